@@ -1,13 +1,62 @@
-"""What one training is: the ``train`` and ``model`` blocks, and the JSON document that every worker reads."""
+"""What one training is: the ``train`` and ``model`` blocks, and the JSON document that every worker reads.
+
+How a worker process is run (the contract between the supervisor's side and ``worker.py``):
+
+- One process a worker, with its own folder as the working directory and the command of ``worker_command``. The
+  document is at ``RunFiles.spec_path``, written whole before the first process starts. ``TF_CONFIG`` is in the
+  process's environment: ``{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": i}}`` with
+  ``options.workers`` addresses, also for one worker. Worker 0 is the chief.
+- The worker's standard input is a pipe that the supervisor holds open and never writes to; with ``--stop-at-eof`` the
+  worker exits with 3 when it is closed, so none outlives its supervisor.
+- Its standard output carries heartbeats and events, see ``heartbeat.py``; everything else, and standard error, is log.
+  ``failed`` is the last event of a worker that could say why; a killed one says nothing.
+- Exit codes: 0 after ``done``; 1 failed; 2 the user's configuration or code refuses to build (do not restart);
+  3 the supervisor is gone.
+- SIGTERM ends a worker at once once it is training (within TensorFlow's constructor only SIGKILL does).
+- Only the chief writes ``RunFiles.training_path``, ``export_dir`` and ``tensorboard_dir``; each appears whole or not at
+  all, except TensorBoard's events. ``checkpoint_dir`` belongs to the workers; a group started again resumes by itself.
+- A group whose checkpoint is already at ``options.steps`` only evaluates and exports.
+"""
 
 import dataclasses
+import difflib
+import json
+import math
+import sys
+import types
+import typing
 from collections.abc import Mapping
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+_T = TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainOptions:
-    """The ``train`` block."""
+    """The ``train`` block.
+
+    Args:
+      strategy: ``multi_worker_mirrored``: synchronous data parallelism over ``workers`` processes. ``one_device``: one
+        process, no collectives; needs ``workers: 1``.
+      workers: Processes, 1 or more.
+      steps: Optimizer steps of the whole training, 1 or more.
+      batch_size: Records a step, over all workers; a multiple of ``num_virtual_shards``.
+      optimizer: Used unless the model comes compiled; its own optimizer is used then.
+      learning_rate: Of that optimizer, above 0.
+      steps_per_call: Steps that run inside one call of the compiled function, 1 or more; heartbeats, the check for NaN
+        and progress come once a call.
+      checkpoint_every: Steps between two checkpoints, 1 or more; there is always one after the last step.
+      max_restarts: How often the group may be started again after a failure, 0 or more.
+      start_timeout_s: Seconds from the start of a worker to its first step.
+      heartbeat_timeout_s: Seconds without a heartbeat after which a training worker counts as stuck; collectives give
+        up after the same time.
+      num_virtual_shards: Parts into which the records are dealt whatever the number of workers, so that N workers see
+        what one sees; a multiple of ``workers``.
+      shuffle_buffer: Records within which each virtual shard is shuffled; 0 keeps the order of the files.
+      base_port: First of ``workers`` TCP ports on this machine; None takes free ones.
+      seed: Of weights, dropout and shuffling; 0 or more.
+    """
 
     strategy: Literal["one_device", "multi_worker_mirrored"] = "multi_worker_mirrored"
     workers: int = 2
@@ -25,6 +74,45 @@ class TrainOptions:
     base_port: int | None = None
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        for name in ("workers", "steps", "batch_size", "steps_per_call", "checkpoint_every", "num_virtual_shards"):
+            _require(getattr(self, name) >= 1, name, getattr(self, name), "give 1 or more")
+        for name in ("max_restarts", "shuffle_buffer", "seed"):
+            _require(getattr(self, name) >= 0, name, getattr(self, name), "give 0 or more")
+        for name in ("learning_rate", "start_timeout_s", "heartbeat_timeout_s"):
+            value = getattr(self, name)
+            _require(math.isfinite(value) and value > 0, name, value, "give a number above 0")
+        _require(self.seed < 2**31, "seed", self.seed, "give less than 2147483648")
+        self._check_parts()
+
+    def _check_parts(self) -> None:
+        if self.strategy == "one_device":
+            _require(
+                self.workers == 1,
+                "workers",
+                self.workers,
+                "strategy one_device runs in one process; give workers: 1, or strategy: multi_worker_mirrored",
+            )
+        shards, workers = self.num_virtual_shards, self.workers
+        _require(
+            shards % workers == 0,
+            "num_virtual_shards",
+            shards,
+            f"{shards} parts cannot be dealt evenly to {workers} workers; give a multiple of {workers}",
+        )
+        _require(
+            self.batch_size % shards == 0,
+            "batch_size",
+            self.batch_size,
+            f"each of {shards} virtual shards gives its share of a batch; give a multiple of num_virtual_shards, "
+            f"for example {max(1, round(self.batch_size / shards)) * shards}",
+        )
+        if self.base_port is not None:
+            highest = 65536 - workers
+            _require(
+                1024 <= self.base_port <= highest, "base_port", self.base_port, f"give a port from 1024 to {highest}"
+            )
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelOptions:
@@ -33,10 +121,28 @@ class ModelOptions:
     build: str = "mlp"
     parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        _require(bool(self.build), "build", self.build, "give a built-in's name or module:function")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainSpec:
-    """Everything that a worker needs, as one JSON document."""
+    """Everything that a worker needs, as one JSON document.
+
+    Args:
+      options: The ``train`` block.
+      model: The ``model`` block.
+      label: Name of the label, both the raw column and the transformed feature.
+      label_kind: What it is, and so which loss and metrics.
+      train_files: Local paths of gzip TFRecords of transformed tf.Examples; at least one.
+      eval_files: The same for the evaluation split; may be empty, then nothing is evaluated.
+      transform_graph_dir: Transform's ``transform_graph`` artifact.
+      run_dir: Folder of this run's own files, see ``RunFiles``; exists.
+      checkpoint_dir: Where checkpoints survive a failed step; created by the chief.
+      export_dir: Where the SavedModel appears, whole (``.../Format-Serving``); must not exist.
+      tensorboard_dir: Where the chief writes TensorBoard events.
+      import_paths: Folders appended to ``sys.path`` for the user's modules.
+    """
 
     options: TrainOptions
     model: ModelOptions
@@ -50,3 +156,105 @@ class TrainSpec:
     export_dir: str
     tensorboard_dir: str
     import_paths: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _require(bool(self.label), "label", self.label, "give the label's column")
+        _require(bool(self.train_files), "train_files", self.train_files, "give at least one file of training records")
+
+    def to_json(self) -> str:
+        """Returns the document, with sorted keys: equal specifications give equal text."""
+        return json.dumps(dataclasses.asdict(self), sort_keys=True, indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> "TrainSpec":
+        """Reads what ``to_json`` wrote.
+
+        Raises:
+          ValueError: Not JSON, a key is unknown or absent, or a value has the wrong type or is not allowed.
+        """
+        return _from_plain(cls, json.loads(text), "spec")
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFiles:
+    """Names of the files that supervisor and workers share under ``run_dir``."""
+
+    run_dir: Path
+
+    @property
+    def spec_path(self) -> Path:
+        """The ``TrainSpec`` as JSON."""
+        return self.run_dir / "spec.json"
+
+    @property
+    def training_path(self) -> Path:
+        """What the chief reports at the end, as JSON; for its keys see ``loop.TrainingReport``."""
+        return self.run_dir / "training.json"
+
+    def worker_dir(self, worker: int) -> Path:
+        """Working directory of worker ``worker`` (0 is the chief)."""
+        return self.run_dir / f"worker-{worker}"
+
+
+def worker_command(*, spec_path: Path, attempt: int, python: str = sys.executable) -> tuple[str, ...]:
+    """Returns the command of one worker process; the same for every worker of the group.
+
+    Args:
+      spec_path: Absolute path of the ``TrainSpec``.
+      attempt: 1 for the first start of the group, one more for every restart.
+      python: The interpreter.
+    """
+    # Not `-m`: that puts the working directory first on the import path, where any file could shadow a package.
+    program = (
+        "import sys; sys.path[:] = [folder for folder in sys.path if folder]; "
+        "from lockstep.components.trainer.worker import main; sys.exit(main(sys.argv[1:]))"
+    )
+    return (python, "-c", program, str(spec_path), "--attempt", str(attempt), "--stop-at-eof")
+
+
+def _require(condition: bool, name: str, value: object, remedy: str) -> None:
+    if not condition:
+        raise ValueError(f"{name}: {value!r} is not allowed; {remedy}")
+
+
+def _from_plain(kind: type[_T], data: object, where: str) -> _T:
+    """Builds a dataclass of this module from JSON's types, and refuses whatever it does not declare."""
+    if not isinstance(data, dict):
+        raise ValueError(f"{where}: {data!r} is not allowed; give a JSON object")
+    fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    for key in data:
+        if key not in fields:
+            nearest = difflib.get_close_matches(key, fields, n=1)
+            hint = f"did you mean {nearest[0]!r}?" if nearest else f"known keys: {', '.join(fields)}"
+            raise ValueError(f"{where}: unknown key {key!r}; {hint}")
+    hints = typing.get_type_hints(kind)
+    values = {key: _value(hints[key], value, f"{where}.{key}") for key, value in data.items()}
+    try:
+        return kind(**values)
+    except TypeError as e:  # a key without default is absent
+        raise ValueError(f"{where}: {e}") from e
+
+
+def _value(hint: Any, value: object, where: str) -> Any:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if dataclasses.is_dataclass(hint):
+        return _from_plain(typing.cast(type, hint), value, where)
+    if origin is Literal:
+        allowed = value in arguments
+    elif origin is tuple:
+        if isinstance(value, list) and all(isinstance(item, arguments[0]) for item in value):
+            return tuple(value)
+        allowed = False
+    elif origin is types.UnionType:
+        allowed = any(_is_plain(value, argument) for argument in arguments)
+    else:
+        allowed = _is_plain(value, origin or hint)
+    if not allowed:
+        raise ValueError(f"{where}: {value!r} is not allowed; give {hint}")
+    return float(typing.cast(float, value)) if hint is float else value
+
+
+def _is_plain(value: object, kind: Any) -> bool:
+    if isinstance(value, bool):  # a bool is an int to Python, not to a reader of the document
+        return kind is bool
+    return isinstance(value, int | float if kind is float else kind)

@@ -1,0 +1,73 @@
+"""What a worker tells its supervisor: one line of JSON an event, on the worker's standard output.
+
+A line is ``LOCKSTEP {"event": "heartbeat", "worker": 0, ...}``. In order, a worker says ``started`` (before it imports
+TensorFlow), ``training`` (strategy, data and model are built; ``step`` is where it resumes), then ``heartbeat`` at
+least once a call of the training function and once a second while it waits for nothing else, ``checkpoint`` after each
+complete one, ``exporting`` (evaluation and export, heartbeats go on), and ``done``, or ``failed`` from anywhere. Until
+the first ``heartbeat`` with a step the worker is starting: ``start_timeout_s`` covers it, since tracing is part of it.
+
+Standard library only: the supervisor imports it.
+"""
+
+import dataclasses
+import json
+import time
+from typing import Literal
+
+PREFIX = "LOCKSTEP "
+
+EventName = Literal["started", "training", "heartbeat", "checkpoint", "exporting", "done", "failed"]
+_NAMES = ("started", "training", "heartbeat", "checkpoint", "exporting", "done", "failed")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WorkerEvent:
+    """One thing that happened in a worker.
+
+    Args:
+      event: What happened.
+      worker: Index of the worker; 0 is the chief.
+      time: Seconds since the epoch, by the worker's clock.
+      step: Global step reached: steps of the whole training that are done.
+      loss: Mean training loss of the steps since the last heartbeat; None where it is not finite or there was no step.
+      examples_per_s: Records of all workers a second since the last heartbeat.
+      records: Training records that this worker has read in this attempt (``heartbeat`` and ``done``).
+      digest: ``done``: SHA-256 (hex) of the final weights; must be the same on every worker.
+      message: ``failed``: the error, one line if it is the user's.
+      traceback: ``failed``: the worker's own traceback.
+      user_error: ``failed``: the user's configuration or code is the cause, so another attempt would fail too.
+    """
+
+    event: EventName
+    worker: int
+    time: float = dataclasses.field(default_factory=time.time)
+    step: int | None = None
+    loss: float | None = None
+    examples_per_s: float | None = None
+    records: int | None = None
+    digest: str | None = None
+    message: str | None = None
+    traceback: str | None = None
+    user_error: bool = False
+
+    def to_line(self) -> str:
+        """Returns the line, without a line end."""
+        values = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+        return PREFIX + json.dumps(values, allow_nan=False)
+
+    @classmethod
+    def from_line(cls, line: str) -> "WorkerEvent | None":
+        """Reads one line of a worker's output.
+
+        Returns:
+          None for a line that is not an event as ``to_line`` writes it: the user's code may print anything, and a
+          killed worker may leave half a line. Such a line is log.
+        """
+        if not line.startswith(PREFIX):
+            return None
+        try:
+            values = json.loads(line[len(PREFIX) :])
+            event = cls(**values)
+        except (ValueError, TypeError):
+            return None
+        return event if event.event in _NAMES and isinstance(event.worker, int) else None
