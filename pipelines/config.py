@@ -1,0 +1,314 @@
+"""One YAML file, one dataclass tree: what a pipeline reads, learns, checks and pushes."""
+
+import dataclasses
+import difflib
+import functools
+import importlib.resources
+import importlib.util
+import json
+import pathlib
+import re
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import pydantic
+import yaml
+
+from lockstep.components.errors import ConfigurationError
+from lockstep.components.evaluator.options import EvaluateOptions
+from lockstep.components.example_gen.options import DataOptions
+from lockstep.components.pusher_options import PushOptions
+from lockstep.components.trainer.spec import ModelOptions, TrainOptions
+from lockstep.transforms.features import Feature, Label
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_PACKAGE_PREFIX = "package:"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BeamOptions:
+    """The ``beam`` block: which engine runs the Beam steps.
+
+    Args:
+      runner: ``direct`` runs in the step's own process, on every core's worth of data one process can handle.
+      options: Further Beam options, as Beam's command line spells them (``--key=value``).
+    """
+
+    runner: Literal["direct"] = "direct"
+    options: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for option in self.options:
+            if not option.startswith("--"):
+                raise ValueError(f"options: {option!r} is not allowed; spell it --key=value")
+            if option.split("=")[0] == "--runner":
+                raise ValueError("options: --runner is not allowed here; set beam.runner")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PipelineConfig:
+    """A whole pipeline, as its YAML file declares it.
+
+    Args:
+      name: Letters, digits, ``_``, ``.`` and ``-``, 63 at most; names the run's folder and the metadata's pipeline.
+      data: Where the rows come from.
+      label: What the model learns to predict.
+      features: Raw column -> how it becomes model inputs. Required unless ``preprocessing`` is given.
+      preprocessing: ``module:function`` with tf.Transform's ``preprocessing_fn`` signature, instead of ``features``.
+      model: Which Keras model is trained.
+      train: How it is trained.
+      evaluate: What is measured, and what the model must reach to be pushed.
+      push: Where a blessed model goes.
+      beam: Which engine runs the Beam steps.
+    """
+
+    name: str
+    data: DataOptions
+    label: Label
+    features: Mapping[str, Feature] = dataclasses.field(default_factory=dict)
+    preprocessing: str | None = None
+    model: ModelOptions = ModelOptions()
+    train: TrainOptions = TrainOptions()
+    evaluate: EvaluateOptions
+    push: PushOptions
+    beam: BeamOptions = BeamOptions()
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f"name: {self.name!r} is not allowed; use letters, digits, '_', '.' and '-', 63 at most")
+        if not self.features and self.preprocessing is None:
+            raise ValueError("features: nothing declared; declare at least one column, or give preprocessing")
+        if self.features and self.preprocessing is not None:
+            raise ValueError("features: not allowed beside preprocessing; keep one of the two")
+        if self.preprocessing is not None and not _IMPORT_PATH.fullmatch(self.preprocessing):
+            raise ValueError(f"preprocessing: {self.preprocessing!r} is not allowed; spell it module:function")
+        if self.label.column in self.features:
+            raise ValueError(
+                f"features.{self.label.column}: the label's column is not allowed as a feature: the model would read"
+                " the answer; remove it from features"
+            )
+        for split in ("train", "eval"):
+            if split not in self.data.splits:
+                raise ValueError(
+                    f"data.splits: {split!r} is missing; training needs 'train', evaluation 'eval'; there are"
+                    f" {', '.join(map(repr, self.data.splits))}"
+                )
+
+    def to_json(self) -> str:
+        """Returns the JSON document that ``from_json`` turns into an equal configuration."""
+        return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> "PipelineConfig":
+        """Returns the configuration of a JSON document; raises ConfigurationError where a value is not allowed."""
+        return _structure(json.loads(text), source="configuration")
+
+    @property
+    def label_columns(self) -> tuple[str, ...]:
+        """The raw columns that the label is made of."""
+        return tuple(c for c in (self.label.column, self.label.relative_to) if c is not None)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConfigSource:
+    """A configuration and where it came from.
+
+    Args:
+      config: The configuration, its paths absolute.
+      folder: The YAML file's folder, where the user's modules are looked for; None for an example of Lockstep's.
+    """
+
+    config: PipelineConfig
+    folder: pathlib.Path | None
+
+
+def example_names() -> list[str]:
+    """Returns the names of the examples that ``lockstep run NAME`` knows."""
+    return sorted(
+        entry.name.removesuffix(".yaml")
+        for entry in importlib.resources.files("lockstep.pipelines").joinpath("examples").iterdir()
+        if entry.name.endswith(".yaml")
+    )
+
+
+def load_mapping(pipeline: str) -> tuple[dict[str, Any], pathlib.Path | None]:
+    """Reads a YAML file, or an example by its name.
+
+    Args:
+      pipeline: A path, or the name of an example. A file of that very name wins.
+
+    Returns:
+      The document, and the file's folder (None for an example).
+
+    Raises:
+      ConfigurationError: there is no such file or example, or it is not a YAML mapping.
+    """
+    path = pathlib.Path(pipeline)
+    if path.is_file():
+        return _parse_yaml(_read_text(path), str(path)), path.resolve().parent
+    names = example_names()
+    if pipeline in names:
+        text = importlib.resources.files("lockstep.pipelines").joinpath("examples", f"{pipeline}.yaml").read_text()
+        return _parse_yaml(text, f"example {pipeline}"), None
+    nearest = difflib.get_close_matches(pipeline, names, n=1)
+    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+    raise ConfigurationError(
+        f"{pipeline}: no such file, and no example of that name{hint} (examples: {', '.join(names)})"
+    )
+
+
+def load_config(
+    pipeline: str, *, overrides: Sequence[str] = (), root: pathlib.Path | None = None
+) -> tuple[ConfigSource, pathlib.Path]:
+    """Reads, overrides and validates a pipeline's configuration.
+
+    Args:
+      pipeline: A YAML file, or the name of an example.
+      overrides: ``key.key=value`` each, the value in YAML.
+      root: Where runs are kept; None is ``lockstep-runs/<name>`` in the working folder.
+
+    Returns:
+      The configuration and the root, both with absolute paths.
+
+    Raises:
+      ConfigurationError: naming the file, the key, the value got and what is allowed.
+    """
+    mapping, folder = load_mapping(pipeline)
+    for override in overrides:
+        _apply_override(mapping, override)
+    name = mapping.get("name")
+    root = (root or pathlib.Path("lockstep-runs") / str(name)).absolute()
+    push = mapping.setdefault("push", {})
+    if isinstance(push, dict):
+        push.setdefault("dir", str(root / "pushed"))
+    config = _structure(mapping, source=pipeline)
+    base = folder or pathlib.Path.cwd()
+    config = dataclasses.replace(
+        config,
+        data=dataclasses.replace(config.data, path=_absolute(config.data.path, base)),
+        push=dataclasses.replace(config.push, dir=_absolute(config.push.dir, base)),
+    )
+    return ConfigSource(config=config, folder=folder), root
+
+
+def _read_text(path: pathlib.Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as e:
+        raise ConfigurationError(f"{path}: not UTF-8 text ({e}); save it as UTF-8") from e
+
+
+def _parse_yaml(text: str, source: str) -> dict[str, Any]:
+    try:
+        document = yaml.load(text, Loader=_UniqueKeyLoader)
+    except yaml.YAMLError as e:
+        raise ConfigurationError(f"{source}: not valid YAML: {e}") from e
+    if not isinstance(document, dict):
+        raise ConfigurationError(f"{source}: holds no mapping; a pipeline starts with 'name:', 'data:', 'label:'")
+    return document
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """YAML whose mappings refuse a repeated key: PyYAML alone keeps the last one silently."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Builds a mapping; raises ConstructorError on a key that stands twice."""
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(
+                    "while reading a mapping", node.start_mark, f"the key {key!r} stands twice", key_node.start_mark
+                )
+            seen.add(key)
+        return super().construct_mapping(node, deep=deep)
+
+
+def _apply_override(mapping: dict[str, Any], override: str) -> None:
+    key, separator, text = override.partition("=")
+    parts = key.strip().split(".")
+    if not separator or not all(parts):
+        raise ConfigurationError(f"--set {override}: spell it key.key=value, for example train.steps=500")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as e:
+        raise ConfigurationError(f"--set {override}: the value is not valid YAML: {e}") from e
+    target = mapping
+    for part in parts[:-1]:
+        child = target.setdefault(part, {})
+        if not isinstance(child, dict):
+            raise ConfigurationError(f"--set {override}: {part!r} holds a value, no keys below it")
+        target = child
+    target[parts[-1]] = value
+
+
+def _absolute(path: str, base: pathlib.Path) -> str:
+    """Makes a path absolute: ``package:NAME/REST`` is in an installed package, others are relative to ``base``."""
+    if path.startswith(_PACKAGE_PREFIX):
+        package, _, rest = path.removeprefix(_PACKAGE_PREFIX).partition("/")
+        spec = importlib.util.find_spec(package) if package.isidentifier() else None
+        if spec is None or not spec.submodule_search_locations:
+            raise ConfigurationError(f"{path}: no installed package {package!r}; install it, or give a file's path")
+        return str(pathlib.Path(next(iter(spec.submodule_search_locations))) / rest)
+    if "://" in path:
+        return path
+    return str((base / pathlib.Path(path).expanduser()).absolute())
+
+
+@functools.cache
+def _adapter() -> pydantic.TypeAdapter[list[PipelineConfig]]:
+    # A list around it, since only then the settings hold for the plain dataclasses inside.
+    return pydantic.TypeAdapter(list[PipelineConfig], config=pydantic.ConfigDict(extra="forbid", strict=True))
+
+
+def _structure(mapping: Mapping[str, Any], *, source: str) -> PipelineConfig:
+    try:
+        # By JSON, since only there pydantic's strict mode takes mappings for dataclasses and lists for tuples.
+        document = json.dumps([mapping])
+    except (TypeError, ValueError) as e:
+        raise ConfigurationError(f"{source}: a value or key is no text, number, list or mapping: {e}") from e
+    try:
+        return _adapter().validate_json(document)[0]
+    except pydantic.ValidationError as e:
+        messages = [_explain(error) for error in e.errors(include_url=False)]
+        raise ConfigurationError("\n".join(f"{source}: {message}" for message in messages)) from e
+
+
+def _explain(error: Any) -> str:
+    location = [str(part) for part in error["loc"][1:]]
+    key = ".".join(location)
+    if error["type"] == "unexpected_keyword_argument":
+        known = _known_keys(location[:-1])
+        nearest = difflib.get_close_matches(location[-1], known, n=1, cutoff=0.5)
+        hint = f"; did you mean {'.'.join([*location[:-1], nearest[0]])}?" if nearest else ""
+        return f"{key}: no such key{hint} (known here: {', '.join(known)})"
+    if error["type"] in ("missing", "missing_argument"):
+        return f"{key}: required, but not given"
+    if error["type"] == "value_error":
+        # The dataclasses' own messages begin with the key below the place where the dataclass stands.
+        return ".".join(filter(None, [key, str(error["ctx"]["error"])]))
+    return f"{key}: {error['msg']}; got {error['input']!r}"
+
+
+def _known_keys(location: Sequence[str]) -> list[str]:
+    """Returns the keys of the dataclass that stands at a location of the configuration."""
+    current: Any = PipelineConfig
+    for part in location:
+        current = _unwrap(current)
+        if dataclasses.is_dataclass(current):
+            current = typing.get_type_hints(current).get(part)
+        else:
+            arguments = typing.get_args(current)
+            current = arguments[-1] if arguments else None
+    current = _unwrap(current)
+    return [field.name for field in dataclasses.fields(current)] if dataclasses.is_dataclass(current) else []
+
+
+def _unwrap(annotation: Any) -> Any:
+    """Turns ``X | None`` into ``X``."""
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
+        return next(argument for argument in typing.get_args(annotation) if argument is not types.NoneType)
+    return annotation
