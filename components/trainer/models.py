@@ -1,0 +1,316 @@
+"""From a transform graph to a Keras model: what a model function is given, and the built-in models."""
+
+import dataclasses
+import difflib
+import importlib
+import warnings
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from lockstep.components.errors import ConfigurationError
+from lockstep.components.trainer.spec import ModelOptions
+
+if TYPE_CHECKING:
+    import keras
+    from tensorflow_transform.output_wrapper import TFTransformOutput
+
+_MAX_EMBEDDING_DIM = 16
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FeatureInput:
+    """One transformed feature, as the model receives it.
+
+    Args:
+      dtype: ``float32``, ``int64`` or ``string``, as TensorFlow names it.
+      shape: Shape without the batch dimension; the declared features have ``(1,)``.
+      num_values: For an index (of a bucket, of a vocabulary, ...): how many different values there are. None for a
+        quantity, and for an integer of unknown range.
+      first_value: The smallest index: 0, but for vocabularies whose default value is -1.
+    """
+
+    dtype: str
+    shape: tuple[int, ...] = (1,)
+    num_values: int | None = None
+    first_value: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelInputs:
+    """What a model function is called with: ``build(inputs: ModelInputs) -> keras.Model``.
+
+    The model takes a dict of tensors under (some of) the names in ``features``, and returns one float32 tensor of shape
+    [batch, 1]: a probability where ``label_kind`` is ``binary``, the value itself for ``regression``.
+
+    Args:
+      features: Transformed features by name, without the label, in alphabetical order.
+      label_kind: What is predicted.
+      parameters: ``model.parameters`` of the configuration, as given.
+    """
+
+    features: Mapping[str, FeatureInput]
+    label_kind: Literal["binary", "regression"]
+    parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MlpParameters:
+    """Parameters of the built-in ``mlp``.
+
+    Args:
+      hidden: Units of each hidden layer, from the input on; empty for none.
+      dropout: Share of each hidden layer's outputs that training sets to 0, in [0, 1).
+      embedding_dim: Size of every index feature's embedding; None takes the square root of its number of values,
+        rounded up, at most 16.
+    """
+
+    hidden: tuple[int, ...] = (64, 32)
+    dropout: float = 0.0
+    embedding_dim: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.hidden, tuple) or not all(_is_count(units) for units in self.hidden):
+            raise ConfigurationError(
+                f"model.parameters.hidden: {self.hidden!r} is not allowed; give a list of whole numbers of 1 or more,"
+                " such as [64, 32]"
+            )
+        if isinstance(self.dropout, bool) or not isinstance(self.dropout, int | float) or not 0 <= self.dropout < 1:
+            raise ConfigurationError(
+                f"model.parameters.dropout: {self.dropout!r} is not allowed; give a number from 0 to under 1"
+            )
+        if self.embedding_dim is not None and not _is_count(self.embedding_dim):
+            raise ConfigurationError(
+                f"model.parameters.embedding_dim: {self.embedding_dim!r} is not allowed;"
+                " give a whole number of 1 or more, or leave it out"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LinearParameters:
+    """The built-in ``linear`` has no parameters."""
+
+
+def mlp(inputs: ModelInputs) -> "keras.Model":
+    """Returns a dense network: quantities as they are, an embedding for each index feature, hidden ReLU layers.
+
+    Args:
+      inputs: Dense features of any shape, float or integer; parameters as in `MlpParameters`.
+
+    Raises:
+      ConfigurationError: An unknown or invalid parameter, no features, or a feature of strings.
+    """
+    import keras
+
+    parameters = _parameters(MlpParameters, "mlp", inputs.parameters)
+    tensors, encoded = _encode(inputs, lambda size: parameters.embedding_dim or min(_MAX_EMBEDDING_DIM, _root_up(size)))
+    hidden = keras.layers.Concatenate(name="inputs")(encoded) if len(encoded) > 1 else encoded[0]
+    for number, units in enumerate(parameters.hidden, start=1):
+        hidden = keras.layers.Dense(units, activation="relu", name=f"hidden_{number}")(hidden)
+        if parameters.dropout:
+            hidden = keras.layers.Dropout(parameters.dropout, name=f"dropout_{number}")(hidden)
+    return _model("mlp", tensors, _head(inputs.label_kind)(hidden))
+
+
+def linear(inputs: ModelInputs) -> "keras.Model":
+    """Returns a linear (``binary``: logistic) regression: a weight for each quantity and for each value of an index.
+
+    Args:
+      inputs: Dense features of any shape, float or integer; there are no parameters.
+
+    Raises:
+      ConfigurationError: A parameter, no features, or a feature of strings.
+    """
+    import keras
+
+    _parameters(LinearParameters, "linear", inputs.parameters)
+    tensors, encoded = _encode(inputs, lambda size: 1)
+    joined = keras.layers.Concatenate(name="inputs")(encoded) if len(encoded) > 1 else encoded[0]
+    return _model("linear", tensors, _head(inputs.label_kind)(joined))
+
+
+BUILT_IN: Mapping[str, Callable[[ModelInputs], "keras.Model"]] = {"mlp": mlp, "linear": linear}
+
+
+def model_inputs(
+    tf_transform_output: "TFTransformOutput",
+    *,
+    label: str,
+    label_kind: Literal["binary", "regression"] = "binary",
+    parameters: Mapping[str, Any] | None = None,
+) -> ModelInputs:
+    """Reads the transformed features from a transform graph, whoever wrote its preprocessing function.
+
+    The number of values of an index feature is what tf.Transform recorded in the transformed schema when it applied a
+    vocabulary or buckets.
+
+    Raises:
+      ConfigurationError: The label is not among the outputs of the preprocessing function, or an output is sparse.
+    """
+    import tensorflow as tf
+
+    spec = tf_transform_output.transformed_feature_spec()
+    if label not in spec:
+        raise ConfigurationError(
+            f"label.column: {label!r} is not among the outputs of the preprocessing function"
+            f" ({', '.join(sorted(spec))}); return the transformed label under the name of its column"
+        )
+    domains = tf_transform_output.transformed_domains()
+    features = {}
+    for name in sorted(set(spec) - {label}):
+        if not isinstance(spec[name], tf.io.FixedLenFeature):
+            raise ConfigurationError(
+                f"feature {name!r}: the preprocessing function returns it as {type(spec[name]).__name__},"
+                " the trainer reads dense features only; pad it to a fixed shape"
+            )
+        features[name] = _feature_input(spec[name], domains.get(name))
+    return ModelInputs(features=features, label_kind=label_kind, parameters=dict(parameters or {}))
+
+
+def build_model(
+    options: ModelOptions,
+    tf_transform_output: "TFTransformOutput",
+    label: str,
+    label_kind: Literal["binary", "regression"] = "binary",
+) -> "keras.Model":
+    """Builds the model that the configuration names, for the features that a transform graph produces.
+
+    Args:
+      options: The ``model`` block; ``build`` is a name in `BUILT_IN`, or ``module:function``.
+      tf_transform_output: Output of the Transform component.
+      label: Name of the transformed label.
+      label_kind: What is predicted.
+
+    Raises:
+      ConfigurationError: There is no such function, or it returned something else than a Keras model; what
+        `model_inputs` and the built-in models refuse. What a user's own function raises passes through unchanged.
+    """
+    import keras
+
+    build = resolve_build(options.build)
+    inputs = model_inputs(tf_transform_output, label=label, label_kind=label_kind, parameters=options.parameters)
+    model = build(inputs)
+    if not isinstance(model, keras.Model):
+        raise ConfigurationError(
+            f"model.build: {options.build!r} returned {type(model).__name__}; it must return a keras.Model (Keras 3)"
+        )
+    return model
+
+
+def resolve_build(name: str) -> Callable[[ModelInputs], "keras.Model"]:
+    """Returns the model function called ``name``: a built-in, or one imported by ``module:function``.
+
+    Raises:
+      ConfigurationError: No built-in has that name, or the module or the function in it does not exist.
+    """
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    module_name, colon, function_name = name.partition(":")
+    if not (colon and module_name and function_name):
+        nearest = difflib.get_close_matches(name, BUILT_IN, n=1)
+        hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
+        raise ConfigurationError(
+            f"model.build: {name!r} is not allowed{hint}; give one of {', '.join(BUILT_IN)}, or module:function"
+        )
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as e:
+        # A module that exists and imports something absent is the user's code failing: its traceback is worth showing.
+        if e.name is None or not (module_name == e.name or module_name.startswith(f"{e.name}.")):
+            raise
+        raise ConfigurationError(
+            f"model.build: there is no module {module_name!r}; it is looked for on the import path and in the"
+            " folder of the configuration file"
+        ) from e
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise ConfigurationError(f"model.build: module {module_name!r} has no function {function_name!r}")
+    return function  # type: ignore[no-any-return]
+
+
+def _feature_input(spec: Any, domain: Any) -> FeatureInput:
+    # A domain without bounds, or of floats or strings, says nothing about how many values there are.
+    is_index = spec.dtype.is_integer and getattr(domain, "is_categorical", False) and domain.max >= domain.min
+    return FeatureInput(
+        dtype=spec.dtype.name,
+        shape=tuple(spec.shape),
+        num_values=domain.max - domain.min + 1 if is_index else None,
+        first_value=domain.min if is_index else 0,
+    )
+
+
+def _encode(inputs: ModelInputs, embedding_dim: Callable[[int], int]) -> tuple[dict[str, Any], list[Any]]:
+    """Makes a Keras input for every feature, and a float32 tensor [batch, n] from each."""
+    import keras
+
+    if not inputs.features:
+        raise ConfigurationError("features: a model needs at least one; declare the columns that it shall learn from")
+    tensors: dict[str, Any] = {}
+    encoded: list[Any] = []
+    for name, feature in inputs.features.items():
+        if feature.dtype == "string":
+            raise ConfigurationError(
+                f"feature {name!r}: the built-in models take numbers, this is text; give it a vocabulary, or leave it"
+                " out of what the preprocessing function returns"
+            )
+        tensors[name] = keras.Input(shape=feature.shape, dtype=feature.dtype, name=_layer_name(name))
+        encoded.append(_encode_one(name, feature, tensors[name], embedding_dim))
+    return tensors, encoded
+
+
+def _encode_one(name: str, feature: FeatureInput, tensor: Any, embedding_dim: Callable[[int], int]) -> Any:
+    import keras
+
+    if feature.num_values is None:
+        values = keras.ops.cast(tensor, "float32")
+    else:
+        index = tensor - feature.first_value if feature.first_value else tensor
+        dim = embedding_dim(feature.num_values)
+        values = keras.layers.Embedding(feature.num_values, dim, name=f"embed_{_layer_name(name)}")(index)
+    return values if len(values.shape) == 2 else keras.layers.Reshape((-1,))(values)
+
+
+def _layer_name(feature: str) -> str:
+    # Columns are called "km/h" too; Keras refuses the slash in the name of a layer.
+    return feature.replace("/", "_per_")
+
+
+def _model(name: str, tensors: dict[str, Any], output: Any) -> "keras.Model":
+    import keras
+
+    with warnings.catch_warnings():
+        # The keys of the dict count when the model is called; that layers are named otherwise (`_layer_name`) is meant.
+        warnings.filterwarnings("ignore", message="When providing `inputs` as a dict, all keys")
+        return keras.Model(tensors, output, name=name)
+
+
+def _head(label_kind: str) -> Any:
+    import keras
+
+    # float32 whatever the policy: a probability in half precision is too coarse for thresholds and metrics.
+    activation = "sigmoid" if label_kind == "binary" else None
+    return keras.layers.Dense(1, activation=activation, dtype="float32", name="prediction")
+
+
+_P = TypeVar("_P", MlpParameters, LinearParameters)
+
+
+def _parameters(cls: type[_P], model: str, given: Mapping[str, Any]) -> _P:
+    allowed = [field.name for field in dataclasses.fields(cls)]
+    for name in given:
+        if name not in allowed:
+            nearest = difflib.get_close_matches(str(name), allowed, n=1)
+            hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
+            raise ConfigurationError(
+                f"model.parameters.{name}: {model!r} has no such parameter{hint};"
+                f" it takes {', '.join(allowed) or 'none'}"
+            )
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    return cls(**values)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _root_up(size: int) -> int:
+    return int(size**0.5) + (int(size**0.5) ** 2 < size)
