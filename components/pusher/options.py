@@ -1,0 +1,45 @@
+"""The ``push`` block of a pipeline's configuration, and the one JSON property of the Pusher component."""
+
+import dataclasses
+import json
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PushOptions:
+    """Where blessed models go.
+
+    Args:
+      dir: Local folder; each pushed model is ``<dir>/<version>``, the layout of TensorFlow Serving. Made if absent.
+      keep: How many versions stay, 1 or more; older ones are removed after a push, never the newest. 5 leaves room to
+        go back a few steps and bounds the disk used.
+
+    Raises:
+      ValueError: An empty ``dir``, or ``keep`` below 1.
+    """
+
+    dir: str
+    keep: int = 5
+
+    def __post_init__(self) -> None:
+        if not self.dir:
+            raise ValueError("dir: an empty path is not allowed; give the folder to push to")
+        if self.keep < 1:
+            raise ValueError(f"keep: {self.keep} is not allowed; give 1 or more")
+
+    def to_json(self) -> str:
+        """Returns the options as JSON, equal for equal options."""
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> "PushOptions":
+        """Returns what ``to_json`` wrote.
+
+        Raises:
+          ValueError: A key that is not known, or absent.
+        """
+        document = json.loads(text)
+        known = {field.name for field in dataclasses.fields(cls)}
+        unknown = sorted(set(document) - known)
+        if unknown or "dir" not in document:
+            raise ValueError(f"push: got the keys {sorted(document)}; known are {sorted(known)}, and dir is required")
+        return cls(**document)

@@ -1,0 +1,196 @@
+"""Copies a model into a push folder so that a reader sees a whole version or none, whenever the writer dies."""
+
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import logging
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+
+from lockstep.components.errors import StepFailed
+from lockstep.components.pusher import versions
+
+_logger = logging.getLogger(__name__)
+
+_LOCK_NAME = ".lockstep.lock"
+_STAGING_PREFIX = ".lockstep-staging-"
+_TRASH_PREFIX = ".lockstep-trash-"
+_CHUNK_BYTES = 1 << 20
+_LOCK_POLL_S = 0.2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where a model comes from, for its manifest; the fields are those of ``versions.Manifest``."""
+
+    source_uri: str
+    blessing_uri: str = ""
+    evaluation_uri: str = ""
+    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    verdict: str = ""
+    baseline: str = versions.NO_BASELINE
+    token: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PushResult:
+    """What a push did.
+
+    Args:
+      version: The version that serves the model now.
+      created: False if it was there before the push.
+      removed: Numbers of the versions that ``keep`` removed.
+    """
+
+    version: versions.Version
+    created: bool
+    removed: tuple[int, ...]
+
+
+def push(model_dir: Path, push_dir: Path, keep: int, origin: Origin, lock_timeout_s: float = 600.0) -> PushResult:
+    """Makes a model the served version of a push folder; blocks while another push to the folder runs.
+
+    Atomic: the model is copied beside the versions, synchronised to the disk, and renamed to its number at last. A
+    killed push leaves the versions as they were; what it had begun is removed by the next one. A model that is
+    served already is not pushed again. Numbers are seconds since 1970, or one more than the highest there is.
+
+    Args:
+      model_dir: The SavedModel.
+      push_dir: The folder of versions; made if absent.
+      keep: Whole versions that stay, 1 or more; the newest always stays.
+      origin: What goes into the manifest.
+      lock_timeout_s: How long to wait for another push, in seconds.
+
+    Returns:
+      The served version and what changed.
+
+    Raises:
+      StepFailed: The disk is full, the folder cannot be written, the model changed meanwhile, or another push did not
+        end in time. What was served is served still.
+    """
+    try:
+        push_dir.mkdir(parents=True, exist_ok=True)
+        with _locked(push_dir, lock_timeout_s):
+            _remove_leftovers(push_dir)
+            served = versions.served_version(push_dir)
+            if served is not None and served.manifest.model_sha256 == versions.content_sha256(model_dir):
+                return PushResult(version=served, created=False, removed=_remove_old(push_dir, keep))
+            version = _publish(model_dir, push_dir, origin)
+            return PushResult(version=version, created=True, removed=_remove_old(push_dir, keep))
+    except OSError as e:
+        raise StepFailed(_failure(e, model_dir, push_dir)) from e
+
+
+def _publish(model_dir: Path, push_dir: Path, origin: Origin) -> versions.Version:
+    staging_dir = push_dir / f"{_STAGING_PREFIX}{uuid.uuid4().hex}"
+    try:
+        files = {name: _copy(model_dir / name, staging_dir / name) for name in versions.files_of(model_dir)}
+        if not files:
+            raise StepFailed(f"push: {model_dir} holds no files; the trainer must export a SavedModel there")
+        model_sha256 = versions.combined_sha256(files)
+        if model_sha256 != versions.content_sha256(model_dir):
+            raise StepFailed(f"push: {model_dir} changed while it was copied; run again when nothing writes to it")
+        taken = versions.version_numbers(push_dir)
+        manifest = versions.Manifest(
+            version=max(int(time.time()), *(number + 1 for number in taken), 1),
+            model_sha256=model_sha256,
+            created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            files=files,
+            **{field.name: getattr(origin, field.name) for field in dataclasses.fields(origin)},
+        )
+        _write(staging_dir / versions.MANIFEST_PATH, manifest.to_json().encode())
+        for folder, _, _ in os.walk(staging_dir):
+            _sync_dir(Path(folder))
+        version_dir = push_dir / str(manifest.version)
+        os.rename(staging_dir, version_dir)
+    except BaseException:
+        shutil.rmtree(staging_dir, ignore_errors=True)
+        raise
+    _sync_dir(push_dir)
+    return versions.Version(dir=version_dir, manifest=manifest)
+
+
+def _remove_old(push_dir: Path, keep: int) -> tuple[int, ...]:
+    """Removes whole versions beyond the newest ``keep``; folders that are not ours, or not whole, are left alone."""
+    old = versions.list_versions(push_dir)[: -max(keep, 1)]
+    for version in old:
+        # A reader that lists versions while this one is being deleted must not find half of it.
+        trash_dir = push_dir / f"{_TRASH_PREFIX}{version.number}-{uuid.uuid4().hex}"
+        os.rename(version.dir, trash_dir)
+        shutil.rmtree(trash_dir)
+    return tuple(version.number for version in old)
+
+
+def _remove_leftovers(push_dir: Path) -> None:
+    """Removes what killed pushes left. Safe under the lock only: nobody else is staging then."""
+    for path in push_dir.iterdir():
+        if path.name.startswith((_STAGING_PREFIX, _TRASH_PREFIX)):
+            _logger.info("removing %s, left by a push that was killed", path)
+            shutil.rmtree(path)
+
+
+@contextlib.contextmanager
+def _locked(push_dir: Path, timeout_s: float) -> Iterator[None]:
+    """Holds the folder's lock, which the operating system drops when its holder dies, however it dies."""
+    deadline = time.monotonic() + timeout_s
+    with (push_dir / _LOCK_NAME).open("ab") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as e:
+                if time.monotonic() >= deadline:
+                    raise StepFailed(
+                        f"push: another push to {push_dir} did not end within {timeout_s:g} s; look for it and run again"
+                    ) from e
+                time.sleep(_LOCK_POLL_S)
+        yield
+
+
+def _copy(source: Path, target: Path) -> versions.FileEntry:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256()
+    size = 0
+    with source.open("rb") as reader, target.open("xb") as writer:
+        while chunk := reader.read(_CHUNK_BYTES):
+            writer.write(chunk)
+            digest.update(chunk)
+            size += len(chunk)
+        writer.flush()
+        os.fsync(writer.fileno())
+    return versions.FileEntry(size=size, sha256=digest.hexdigest())
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as writer:
+        writer.write(content)
+        writer.flush()
+        os.fsync(writer.fileno())
+
+
+def _sync_dir(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _failure(error: OSError, model_dir: Path, push_dir: Path) -> str:
+    """Says what went wrong, how much room is needed and there, and what is served still."""
+    parts = [f"push: {model_dir} could not be copied to {push_dir}: {error.strerror or error}"]
+    with contextlib.suppress(OSError):
+        needed = sum((model_dir / name).stat().st_size for name in versions.files_of(model_dir))
+        free = shutil.disk_usage(push_dir).free
+        parts.append(f"the model needs {needed / 1e6:.1f} MB, {free / 1e6:.1f} MB are free")
+    with contextlib.suppress(OSError):
+        served = versions.served_version(push_dir)
+        parts.append("nothing was pushed" if served is None else f"version {served.number} is served")
+    return "; ".join(parts) + ". Make room or mend the folder, then run again"

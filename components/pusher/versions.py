@@ -1,0 +1,193 @@
+"""What a push folder holds: versions, their manifests, and which one is served. Standard library only; reads, never writes."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+# In `assets.extra`, which TensorFlow Serving leaves alone, beside the trainer's own `lockstep.json`.
+MANIFEST_PATH = Path("assets.extra") / "lockstep.push.json"
+NO_BASELINE = "null"
+
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FileEntry:
+    """Size in bytes and SHA-256 (hexadecimal) of one file."""
+
+    size: int
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What one pushed version is, and where it came from.
+
+    Args:
+      version: The name of its folder.
+      model_sha256: ``content_sha256`` of the model that was pushed.
+      source_uri: The Model artifact that it was copied from.
+      blessing_uri: The ModelBlessing artifact that let it pass.
+      evaluation_uri: The ModelEvaluation artifact with TFMA's results and ``verdict.json``; empty if not known.
+      metrics: Name -> value over the whole eval split.
+      verdict: The verdict in one sentence.
+      baseline: What the model was judged against, as ``resolve_baseline`` gave it, letter by letter: a later run in
+        which nothing changed must find the same cache key.
+      token: Names the push that made this version; part of the Pusher's cache key.
+      created: Time of the push, ISO 8601, UTC.
+      files: Path relative to the version's folder, with slashes -> size and checksum; without the manifest itself.
+    """
+
+    version: int
+    model_sha256: str
+    source_uri: str
+    blessing_uri: str
+    evaluation_uri: str
+    metrics: Mapping[str, float]
+    verdict: str
+    baseline: str
+    token: str
+    created: str
+    files: Mapping[str, FileEntry]
+
+    def to_json(self) -> str:
+        """Returns the manifest as indented JSON."""
+        return json.dumps(dataclasses.asdict(self), indent=2, sort_keys=True) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "Manifest":
+        """Returns what ``to_json`` wrote.
+
+        Raises:
+          ValueError: Not JSON, or a key is absent or not known.
+        """
+        try:
+            document: dict[str, Any] = json.loads(text)
+            document["files"] = {name: FileEntry(**entry) for name, entry in document["files"].items()}
+            return cls(**document)
+        except (KeyError, TypeError, AttributeError) as e:
+            raise ValueError(f"manifest: not one of Lockstep's: {e}") from e
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Version:
+    """A whole version in a push folder."""
+
+    dir: Path
+    manifest: Manifest
+
+    @property
+    def number(self) -> int:
+        """The version's number, also the name of its folder."""
+        return self.manifest.version
+
+
+def files_of(model_dir: Path) -> tuple[str, ...]:
+    """Returns the files of a model, relative with slashes, sorted, without a push's manifest."""
+    paths = (path.relative_to(model_dir) for path in model_dir.rglob("*") if path.is_file())
+    return tuple(sorted(path.as_posix() for path in paths if path != MANIFEST_PATH))
+
+
+def file_entry(path: Path) -> FileEntry:
+    """Returns size and checksum of a file."""
+    digest = hashlib.sha256()
+    size = 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+            size += len(chunk)
+    return FileEntry(size=size, sha256=digest.hexdigest())
+
+
+def combined_sha256(files: Mapping[str, FileEntry]) -> str:
+    """Returns one checksum over the names and contents of files, whatever their order."""
+    digest = hashlib.sha256()
+    for name in sorted(files):
+        digest.update(f"{files[name].sha256}  {name}\n".encode())
+    return digest.hexdigest()
+
+
+def content_sha256(model_dir: Path) -> str:
+    """Returns a checksum of a model's folder: equal for equal names and contents, wherever the folder is."""
+    return combined_sha256({name: file_entry(model_dir / name) for name in files_of(model_dir)})
+
+
+def version_numbers(push_dir: Path) -> tuple[int, ...]:
+    """Returns the numbers that folders in a push folder are named by, whole or not, ascending."""
+    if not push_dir.is_dir():
+        return ()
+    return tuple(sorted(int(path.name) for path in push_dir.iterdir() if path.name.isdecimal() and path.is_dir()))
+
+
+def read_version(version_dir: Path) -> Version | None:
+    """Returns the version in a folder, or None if it is not whole.
+
+    Whole means: a manifest of this very number, and every file that it lists with the size that it says. The
+    checksums are not read; ``damaged_files`` does.
+    """
+    try:
+        manifest = Manifest.from_json((version_dir / MANIFEST_PATH).read_text(encoding="utf-8"))
+        whole = str(manifest.version) == version_dir.name and all(
+            (version_dir / name).stat().st_size == entry.size for name, entry in manifest.files.items()
+        )
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    return Version(dir=version_dir, manifest=manifest) if whole else None
+
+
+def list_versions(push_dir: Path) -> tuple[Version, ...]:
+    """Returns the whole versions in a push folder, oldest first; empty if the folder does not exist."""
+    found = (read_version(push_dir / str(number)) for number in version_numbers(push_dir))
+    return tuple(version for version in found if version is not None)
+
+
+def served_version(push_dir: Path) -> Version | None:
+    """Returns the version that is served: the highest whole one; None if there is none."""
+    for number in reversed(version_numbers(push_dir)):
+        version = read_version(push_dir / str(number))
+        if version is not None:
+            return version
+    return None
+
+
+def damaged_files(version: Version) -> tuple[str, ...]:
+    """Returns the files of a version whose content is not what its manifest says; reads every byte."""
+    return tuple(
+        name for name, entry in sorted(version.manifest.files.items()) if file_entry(version.dir / name) != entry
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """The version that a candidate is judged against."""
+
+    version: int
+    model_sha256: str
+
+    def to_json(self) -> str:
+        """Returns the baseline as JSON, equal for equal baselines."""
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Baseline | None":
+        """Returns what ``to_json`` wrote; None for ``NO_BASELINE``."""
+        document = json.loads(text)
+        return None if document is None else cls(**document)
+
+
+def resolve_baseline(push_dir: Path | None, candidate_dir: Path) -> str:
+    """Returns what a candidate is to be judged against, as JSON: a ``Baseline`` or ``NO_BASELINE``.
+
+    A candidate that is served already was judged when it was pushed, against what was served then; that is returned
+    again, letter by letter, so that a run in which nothing changed finds its cached verdict. Any other candidate is
+    judged against the version served now.
+    """
+    served = None if push_dir is None else served_version(push_dir)
+    if served is None:
+        return NO_BASELINE
+    if served.manifest.model_sha256 == content_sha256(candidate_dir):
+        return served.manifest.baseline
+    return Baseline(version=served.number, model_sha256=served.manifest.model_sha256).to_json()
