@@ -19,7 +19,7 @@ import yaml
 from lockstep.components.errors import ConfigurationError
 from lockstep.components.evaluator.options import EvaluateOptions
 from lockstep.components.example_gen.options import DataOptions
-from lockstep.components.pusher_options import PushOptions
+from lockstep.components.pusher.options import PushOptions
 from lockstep.components.trainer.spec import ModelOptions, TrainOptions
 from lockstep.transforms.features import Feature, Label
 
@@ -90,6 +90,10 @@ class PipelineConfig:
                 f"features.{self.label.column}: the label's column is not allowed as a feature: the model would read"
                 " the answer; remove it from features"
             )
+        try:
+            self.evaluate.computed_metrics(self.label.kind)
+        except ValueError as e:
+            raise ValueError(f"evaluate.{e}") from e
         for split in ("train", "eval"):
             if split not in self.data.splits:
                 raise ValueError(

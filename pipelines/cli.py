@@ -1,0 +1,112 @@
+"""The command ``lockstep``. Nothing heavy is imported before it is needed: ``--help`` takes a fraction of a second."""
+
+import argparse
+import importlib.metadata
+import os
+import pathlib
+import sys
+from collections.abc import Sequence
+
+from lockstep.components.errors import StepFailed, UserError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line.
+
+    Args:
+      arguments: What follows ``lockstep``; None takes the process's own.
+
+    Returns:
+      The exit code: 0 done; 1 the run failed; 2 wrong usage, configuration or data; 3 the data gate stopped it; 4 the
+      model was not blessed.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.command(options))
+    except UserError as e:
+        return _complain(str(e), exit_code=2)
+    except StepFailed as e:
+        return _complain(str(e), exit_code=1)
+    except BrokenPipeError:
+        # The reader of our output left (`lockstep predict ... | head`); what Python would still flush goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return _complain("interrupted", exit_code=1)
+
+
+def _complain(message: str, *, exit_code: int) -> int:
+    for line in message.splitlines() or [""]:
+        print(f"lockstep: {line}", file=sys.stderr)
+    return exit_code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="lockstep",
+        description="TFX pipelines that train TensorFlow models on data sets too large for one process.",
+        epilog="exit codes: 0 done; 1 the run failed; 2 wrong usage, configuration or data; 4 the model was not blessed",
+    )
+    parser.add_argument("--version", action="version", version=f"lockstep {importlib.metadata.version('tfx-lockstep')}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    run = commands.add_parser("run", help="run a pipeline on this machine", description=_RUN)
+    run.add_argument("pipeline", metavar="PIPELINE", help="a YAML file, or the name of an example (such as: taxi)")
+    run.add_argument("--workers", type=int, metavar="N", help="processes that train together; short for train.workers")
+    run.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="overrides",
+        metavar="KEY=VALUE",
+        help="override a key of the configuration, for example train.steps=500; may be repeated",
+    )
+    run.add_argument(
+        "--root", type=pathlib.Path, metavar="DIR", help="where runs are kept (default: lockstep-runs/NAME here)"
+    )
+    run.set_defaults(command=_run)
+
+    predict = commands.add_parser("predict", help="predict raw rows by a pushed model", description=_PREDICT)
+    predict.add_argument("model_dir", type=pathlib.Path, metavar="MODEL_DIR", help="a push folder, or one version in it")
+    predict.add_argument("--data", required=True, metavar="PATH", help="raw rows: a CSV or Parquet file, folder or glob")
+    predict.add_argument("-o", "--output", type=pathlib.Path, metavar="FILE", help="write there, not to standard output")
+    predict.set_defaults(command=_predict)
+    return parser
+
+
+_RUN = """Runs ExampleGen, StatisticsGen, SchemaGen, ExampleValidator, Transform, DistributedTrainer, Evaluator and Pusher.
+A step whose inputs, configuration and code are unchanged is taken from the cache."""
+
+_PREDICT = """Writes CSV with the column "prediction", a line for every raw row, in the order of the rows: a probability
+for a binary label, else the value. The newest version in a push folder is taken."""
+
+
+def _run(options: argparse.Namespace) -> int:
+    from lockstep.pipelines.config import load_config
+    from lockstep.pipelines.console import Console
+    from lockstep.pipelines.run import run_pipeline
+
+    overrides = list(options.overrides)
+    if options.workers is not None:
+        overrides.append(f"train.workers={options.workers}")
+    source, root = load_config(options.pipeline, overrides=overrides, root=options.root)
+    finished = run_pipeline(source, root, Console(sys.stdout))
+    if finished.exit_code:
+        _complain(finished.message, exit_code=finished.exit_code)
+    return finished.exit_code
+
+
+def _predict(options: argparse.Namespace) -> int:
+    # TensorFlow's own chatter at import; its errors still come as exceptions.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    from lockstep.pipelines.prediction import write_predictions
+
+    if options.output is None:
+        write_predictions(options.model_dir, options.data, sys.stdout)
+        return 0
+    write_predictions(options.model_dir, options.data, options.output)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""Which step runs after which: TFX components wired as the configuration says."""
+
+import dataclasses
+import json
+import pathlib
+
+from tfx.components.example_validator.component import ExampleValidator
+from tfx.components.schema_gen.component import SchemaGen
+from tfx.components.statistics_gen.component import StatisticsGen
+from tfx.components.transform.component import Transform
+from tfx.orchestration import metadata
+from tfx.orchestration import pipeline as tfx_pipeline
+
+from lockstep.components.evaluator.component import Evaluator
+from lockstep.components.evaluator.options import EvaluateSpec
+from lockstep.components.example_gen.component import ExampleGen
+from lockstep.components.pusher import Pusher
+from lockstep.components.trainer.component import DistributedTrainer
+from lockstep.pipelines.config import BeamOptions, PipelineConfig
+from lockstep.pipelines.run_files import RootFiles
+
+_BUILT_IN_PREPROCESSING = "lockstep.transforms.preprocessing.preprocessing_fn"
+_RUNNERS = {
+    # By its long name, since the short one makes newer Beam releases look for another runner on the network first.
+    "direct": "apache_beam.runners.portability.fn_api_runner.FnApiRunner",
+}
+
+
+def build_pipeline(config: PipelineConfig, *, root: RootFiles, folder: pathlib.Path | None) -> tfx_pipeline.Pipeline:
+    """Returns the pipeline of a configuration.
+
+    Args:
+      config: Paths absolute.
+      root: Where artifacts, metadata and checkpoints are kept.
+      folder: The user's folder, appended to the import path of every process that runs user code.
+    """
+    example_gen = ExampleGen(
+        data=config.data,
+        required_columns=(*config.features, *config.label_columns),
+        label_columns=config.label_columns,
+        missing_label=config.label.missing,
+    )
+    examples = example_gen.outputs["examples"]
+    statistics_gen = StatisticsGen(examples=examples)
+    statistics = statistics_gen.outputs["statistics"]
+    # No shapes: every column may be missing at serving, even one that never was in training.
+    schema_gen = SchemaGen(statistics=statistics, infer_feature_shape=False)
+    schema = schema_gen.outputs["schema"]
+    example_validator = ExampleValidator(statistics=statistics, schema=schema)
+    transform = Transform(
+        examples=examples,
+        schema=schema,
+        preprocessing_fn=(config.preprocessing or _BUILT_IN_PREPROCESSING).replace(":", "."),
+        custom_config=_preprocessing_parameters(config),
+        disable_statistics=True,
+        disable_analyzer_cache=True,
+    )
+    trainer = DistributedTrainer(
+        examples=transform.outputs["transformed_examples"],
+        transform_graph=transform.outputs["transform_graph"],
+        schema=schema,
+        spec=_training(config, root, folder),
+    )
+    model = trainer.outputs["model"]
+    evaluator = Evaluator(examples=examples, model=model, schema=schema, spec=_evaluation(config))
+    pusher = Pusher(
+        model=model,
+        model_blessing=evaluator.outputs["blessing"],
+        spec=config.push.to_json(),
+    )
+    return tfx_pipeline.Pipeline(
+        pipeline_name=config.name,
+        pipeline_root=str(root.artifacts_dir),
+        components=[
+            example_gen,
+            statistics_gen,
+            schema_gen,
+            example_validator,
+            transform,
+            trainer,
+            evaluator,
+            pusher,
+        ],
+        enable_cache=True,
+        metadata_connection_config=metadata.sqlite_metadata_connection_config(str(root.metadata_path)),
+        beam_pipeline_args=beam_arguments(config.beam),
+    )
+
+
+def beam_arguments(options: BeamOptions) -> list[str]:
+    """Returns the Beam command line of a ``beam`` block."""
+    return [
+        f"--runner={_RUNNERS[options.runner]}",
+        # With any image named, TFX does not build a source distribution of itself at the start of every Beam step.
+        "--sdk_container_image=unused",
+        *options.options,
+    ]
+
+
+def _preprocessing_parameters(config: PipelineConfig) -> dict[str, object]:
+    """Returns what a ``preprocessing_fn(inputs, custom_config)`` reads."""
+    return {
+        "features": {column: dataclasses.asdict(feature) for column, feature in config.features.items()},
+        "label": dataclasses.asdict(config.label),
+    }
+
+
+def _training(config: PipelineConfig, root: RootFiles, folder: pathlib.Path | None) -> str:
+    return json.dumps(
+        {
+            "options": dataclasses.asdict(config.train),
+            "model": dataclasses.asdict(config.model),
+            "label": config.label.column,
+            "label_kind": config.label.kind,
+            "work_dir": str(root.training_dir),
+            "import_paths": [str(folder)] if folder else [],
+        },
+        sort_keys=True,
+    )
+
+
+def _evaluation(config: PipelineConfig) -> str:
+    return EvaluateSpec(
+        options=config.evaluate, label=config.label.column, label_kind=config.label.kind, push_dir=config.push.dir
+    ).to_json()

@@ -1,0 +1,124 @@
+"""Runs a pipeline's steps one after the other in this process, over TFX's IR and TFX's own node launcher.
+
+Differs from TFX's LocalDagRunner in that the caller hears of every step as it begins and ends, that a step's cache key
+holds a fingerprint of the code it depends on, and that a step which TFX quietly does not run is an error.
+"""
+
+import dataclasses
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+
+from ml_metadata.proto import metadata_store_pb2
+from tfx.dsl.compiler import compiler, constants
+from tfx.orchestration import metadata
+from tfx.orchestration import pipeline as tfx_pipeline
+from tfx.orchestration.local import runner_utils
+from tfx.orchestration.portable import launcher, runtime_parameter_utils
+from tfx.proto.orchestration import pipeline_pb2
+from tfx.types import artifact, artifact_utils
+
+from lockstep.components.errors import StepFailed
+
+FINGERPRINT_PARAMETER = "code_fingerprint"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StepStarted:
+    """A step is about to run, or to be found in the cache."""
+
+    step: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StepFinished:
+    """A step has outputs.
+
+    Args:
+      cached: The outputs are those of an earlier execution.
+      outputs: Output key -> artifacts, as the metadata hold them.
+      seconds: Wall time of driver, executor and publisher.
+    """
+
+    step: str
+    cached: bool
+    outputs: Mapping[str, list[artifact.Artifact]]
+    seconds: float
+
+
+def compile_pipeline(pipeline: tfx_pipeline.Pipeline) -> pipeline_pb2.Pipeline:
+    """Returns the pipeline's IR with a run id of its own: time, then eight random hexadecimal digits."""
+    ir = compiler.Compiler().compile(pipeline)
+    run_id = f"{time.strftime('%Y%m%dT%H%M%S')}-{uuid.uuid4().hex[:8]}"
+    runtime_parameter_utils.substitute_runtime_parameter(ir, {constants.PIPELINE_RUN_ID_PARAMETER_NAME: run_id})
+    return ir
+
+
+def run_steps(
+    ir: pipeline_pb2.Pipeline, connection: metadata.Metadata, *, fingerprints: Mapping[str, str]
+) -> Iterator[StepStarted | StepFinished]:
+    """Runs every node of an IR in order; leaving the iterator early leaves the rest unrun.
+
+    Args:
+      ir: From ``compile_pipeline``.
+      connection: Where executions and artifacts are recorded.
+      fingerprints: Node id -> what its result depends on besides inputs and parameters; part of its cache key.
+
+    Raises:
+      StepFailed: TFX recorded a failure without raising one, for example an input that is not there.
+      Exception: whatever a step's executor raised; the execution is recorded as failed before.
+    """
+    deployment = runner_utils.extract_local_deployment_config(ir)
+    for node in ir.nodes:
+        pipeline_node = node.pipeline_node
+        step = pipeline_node.node_info.id
+        if step in fingerprints:
+            parameter = pipeline_node.parameters.parameters[FINGERPRINT_PARAMETER]
+            parameter.field_value.string_value = fingerprints[step]
+        yield StepStarted(step=step)
+        begin = time.monotonic()
+        info = launcher.Launcher(
+            pipeline_node=pipeline_node,
+            mlmd_connection=connection,
+            pipeline_info=ir.pipeline_info,
+            pipeline_runtime_spec=ir.runtime_spec,
+            executor_spec=runner_utils.extract_executor_spec(deployment, step),
+            custom_driver_spec=runner_utils.extract_custom_driver_spec(deployment, step),
+        ).launch()
+        with connection as handle:
+            execution = _execution(handle, info.execution_id if info else None, step)
+            outputs = _outputs(handle, execution.id)
+        yield StepFinished(
+            step=step,
+            cached=execution.last_known_state == metadata_store_pb2.Execution.CACHED,
+            outputs=outputs,
+            seconds=time.monotonic() - begin,
+        )
+
+
+def _execution(handle: metadata.Metadata, execution_id: int | None, step: str) -> metadata_store_pb2.Execution:
+    if execution_id is None:
+        raise StepFailed(f"{step}: not run, since an input that it needs is not there")
+    [execution] = handle.store.get_executions_by_id([execution_id])
+    good = (metadata_store_pb2.Execution.COMPLETE, metadata_store_pb2.Execution.CACHED)
+    if execution.last_known_state not in good:
+        state = metadata_store_pb2.Execution.State.Name(execution.last_known_state)
+        message = execution.custom_properties["__execution_result__"].string_value
+        raise StepFailed(f"{step}: ended in state {state}{': ' + message if message else ''}")
+    return execution
+
+
+def _outputs(handle: metadata.Metadata, execution_id: int) -> dict[str, list[artifact.Artifact]]:
+    events = [
+        event
+        for event in handle.store.get_events_by_execution_ids([execution_id])
+        if event.type == metadata_store_pb2.Event.OUTPUT
+    ]
+    records = {a.id: a for a in handle.store.get_artifacts_by_id([event.artifact_id for event in events])}
+    outputs: dict[str, list[artifact.Artifact]] = {}
+    for event in sorted(events, key=lambda event: event.path.steps[1].index):
+        record = records[event.artifact_id]
+        [artifact_type] = handle.store.get_artifact_types_by_id([record.type_id])
+        key = event.path.steps[0].key
+        outputs.setdefault(key, []).append(artifact_utils.deserialize_artifact(artifact_type, record))
+    return outputs

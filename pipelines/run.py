@@ -1,0 +1,196 @@
+"""Starts the process that runs a pipeline, shows what it says, and ends it.
+
+The pipeline runs in a child process: TensorFlow, Beam and user code write to file descriptors of their own will and may
+crash at exit, so the child's output goes to a file, and what counts is the last event it sent, not its exit code.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+from lockstep.components.errors import ConfigurationError, StepFailed
+from lockstep.pipelines import run_events
+from lockstep.pipelines.config import ConfigSource
+from lockstep.pipelines.console import Console
+from lockstep.pipelines.run_files import RootFiles, RunFiles
+
+_STOP_TIMEOUT_S = 30.0
+_CHILD = (
+    # The working folder leaves the import path: a user's own `keras.py` or `tests` must not stand in front.
+    "import sys; sys.path.pop(0); from lockstep.pipelines.run_process import main; sys.exit(main(sys.argv[1:]))"
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunRequest:
+    """What the child process reads.
+
+    Args:
+      config: The configuration's JSON.
+      folder: The user's folder, appended to the import path; None for an example.
+      root: The pipeline's root folder.
+    """
+
+    config: str
+    folder: str | None
+    root: str
+
+    def to_json(self) -> str:
+        """Returns the JSON document that ``from_json`` turns into an equal request."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "RunRequest":
+        """Returns the request of a JSON document."""
+        return cls(**json.loads(text))
+
+
+def run_pipeline(source: ConfigSource, root: pathlib.Path, console: Console) -> run_events.RunFinished:
+    """Runs a pipeline to its end and shows it; blocks.
+
+    A second run on the same root is refused while one goes on. Interrupting (SIGINT, SIGTERM) ends the child and every
+    process below it before this returns.
+
+    Args:
+      source: The configuration.
+      root: Where runs, artifacts and metadata are kept; made where missing.
+      console: What shows the events.
+
+    Returns:
+      How the run ended.
+
+    Raises:
+      ConfigurationError: the root cannot be written.
+      StepFailed: another run uses the root.
+    """
+    files = RootFiles(root)
+    try:
+        files.runs_dir.mkdir(parents=True, exist_ok=True)
+        with _locked(files.lock_path):
+            run = RunFiles(_make_run_dir(files.runs_dir))
+            request = RunRequest(
+                config=source.config.to_json(), folder=str(source.folder) if source.folder else None, root=str(root)
+            )
+            run.request_path.write_text(request.to_json(), encoding="utf-8")
+            console.run_begins(source.config.name, root, run.log_path)
+            finished = _run_child(run, console)
+            console.run_ends(finished, run)
+            return finished
+    except OSError as e:
+        if e.errno == errno.ENOSPC:
+            raise StepFailed(f"no space left under {root}; free some, or give another --root") from e
+        raise ConfigurationError(f"--root {root}: {e.strerror}: {e.filename}; give a folder that can be written") from e
+
+
+@contextlib.contextmanager
+def _locked(path: pathlib.Path) -> Iterator[None]:
+    """Holds the root's lock; the kernel drops it with the process, however that ends."""
+    with path.open("a+", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as e:
+            lock.seek(0)
+            raise StepFailed(
+                f"another run (process {lock.read().strip() or 'unknown'}) uses {path.parent}; wait for it, or give"
+                " another --root"
+            ) from e
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        yield
+
+
+def _make_run_dir(runs_dir: pathlib.Path) -> pathlib.Path:
+    for attempt in range(100):
+        run_dir = runs_dir / (time.strftime("%Y%m%dT%H%M%S") + (f"-{attempt}" if attempt else ""))
+        with contextlib.suppress(FileExistsError):
+            run_dir.mkdir()
+            return run_dir
+    raise RuntimeError(f"{runs_dir}: 100 runs began within one second")
+
+
+def _run_child(run: RunFiles, console: Console) -> run_events.RunFinished:
+    read_fd, write_fd = os.pipe()
+    with run.log_path.open("ab") as log:
+        child = subprocess.Popen(
+            [sys.executable, "-c", _CHILD, str(run.run_dir), str(write_fd)],
+            stdin=subprocess.PIPE,  # Never written to: its end tells the child that this process is gone.
+            stdout=log,
+            stderr=log,
+            pass_fds=[write_fd],
+            cwd=run.run_dir,
+            start_new_session=True,
+        )
+    os.close(write_fd)
+    finished: run_events.RunFinished | None = None
+    begin = time.monotonic()
+    try:
+        with _interruptible(), os.fdopen(read_fd, encoding="utf-8") as lines, run.events_path.open("a") as record:
+            for line in lines:
+                if not line.endswith("\n"):
+                    break  # The child died while writing it.
+                record.write(line)
+                record.flush()
+                event = run_events.from_line(line)
+                if isinstance(event, run_events.RunFinished):
+                    finished = event
+                else:
+                    console.show(event, time.monotonic() - begin)
+    except KeyboardInterrupt:
+        console.interrupted()
+        _stop(child, signal.SIGTERM)
+        return run_events.RunFinished(
+            exit_code=1, message="interrupted; the same command takes finished steps from the cache and goes on"
+        )
+    finally:
+        _stop(child, signal.SIGTERM if finished is None else None)
+    if finished is None:
+        finished = run_events.RunFinished(exit_code=1, message=_died(child.returncode))
+    return finished
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Makes SIGTERM and SIGHUP end the run as Ctrl-C does."""
+
+    def interrupt(signum: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    previous = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _stop(child: subprocess.Popen[bytes], first: signal.Signals | None) -> None:
+    """Waits for the child to end, asking it with ``first`` where given; kills its whole session after a while."""
+    if first is not None and child.poll() is None:
+        child.send_signal(first)
+    try:
+        child.wait(timeout=_STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+    finally:
+        if child.stdin is not None:
+            child.stdin.close()
+
+
+def _died(returncode: int) -> str:
+    if returncode < 0:
+        name = signal.Signals(-returncode).name
+        hint = "; perhaps the machine ran out of memory" if name == "SIGKILL" else ""
+        return f"the pipeline's process was ended by {name}{hint}"
+    return f"the pipeline's process ended with exit code {returncode} before the pipeline did"

@@ -1,0 +1,189 @@
+"""The process that runs a pipeline's steps: started by ``run.py``, tells it what happens over a pipe."""
+
+import errno
+import logging
+import os
+import pathlib
+import shutil
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from typing import TextIO
+
+from lockstep.components.errors import StepFailed, UserError
+from lockstep.pipelines import run_events
+from lockstep.pipelines.config import PipelineConfig
+from lockstep.pipelines.fingerprint import code_fingerprint, product_fingerprint
+from lockstep.pipelines.run import RunRequest
+from lockstep.pipelines.run_files import RootFiles, RunFiles
+
+_logger = logging.getLogger(__name__)
+_GRACE_S = 10.0
+_DISK_FULL = ("no space left on device", "database or disk is full", "disk quota exceeded")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the request in a run's folder.
+
+    Args:
+      arguments: The run's folder, and the number of the file descriptor that takes the events.
+
+    Returns:
+      The run's exit code, which the last event holds too.
+    """
+    run = RunFiles(pathlib.Path(arguments[0]))
+    events_fd = int(arguments[1])
+    os.set_inheritable(events_fd, False)
+    signal.signal(signal.SIGTERM, _interrupt)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    request = RunRequest.from_json(run.request_path.read_text(encoding="utf-8"))
+    with os.fdopen(events_fd, "w", encoding="utf-8") as stream:
+        finished = _run(request, _Sender(stream), run)
+        stream.write(run_events.to_line(finished))
+    return finished.exit_code
+
+
+class _Sender(logging.Handler):
+    """Sends events; as a logging handler, turns a step's progress messages into events of the running step."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(level=logging.INFO)
+        self._stream = stream
+        self._step = ""
+        self._begin = time.monotonic()
+        self._send_lock = threading.Lock()
+
+    def begin(self, step: str) -> None:
+        """Says that a step runs now."""
+        self._step, self._begin = step, time.monotonic()
+        self.send(run_events.StepChanged(step=step, state="running"))
+
+    @property
+    def running(self) -> tuple[str, float]:
+        """The step begun last, and the seconds since."""
+        return self._step, time.monotonic() - self._begin
+
+    def send(self, event: run_events.RunEvent) -> None:
+        """Sends one event, at once."""
+        with self._send_lock:
+            self._stream.write(run_events.to_line(event))
+            self._stream.flush()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Sends a progress message."""
+        step, seconds = self.running
+        self.send(run_events.StepChanged(step=step, state="running", figure=record.getMessage(), seconds=seconds))
+
+
+def _interrupt(signum: int, frame: object) -> None:
+    # An Exception, not an exit: TFX then records the running execution as failed and removes its outputs.
+    raise StepFailed("interrupted; the same command takes finished steps from the cache and goes on")
+
+
+def _end_with_parent() -> None:
+    """Ends this process when the one that shows it is gone: nobody would see or stop it."""
+    os.read(sys.stdin.fileno(), 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_GRACE_S)
+    os._exit(1)
+
+
+def _run(request: RunRequest, sender: _Sender, run: RunFiles) -> run_events.RunFinished:
+    progress = logging.getLogger("lockstep.progress")
+    progress.addHandler(sender)
+    try:
+        return _run_steps(request, sender)
+    except Exception as e:  # Whatever a step raised ends here, as the run's outcome.
+        _logger.exception("the run failed")
+        step, seconds = sender.running
+        finished = explain(e, step=step, root=pathlib.Path(request.root))
+        if step:
+            sender.send(run_events.StepChanged(step=step, state="failed", seconds=seconds))
+        return finished
+    finally:
+        progress.removeHandler(sender)
+
+
+def _run_steps(request: RunRequest, sender: _Sender) -> run_events.RunFinished:
+    config = PipelineConfig.from_json(request.config)
+    folder = pathlib.Path(request.folder) if request.folder else None
+    if folder is not None:
+        # Last, never first: a user's own `components` or `keras.py` must not shadow an installed package.
+        sys.path.append(str(folder))
+    preprocessing = code_fingerprint(config.preprocessing, folder) if config.preprocessing else ""
+    model = code_fingerprint(config.model.build, folder) if ":" in config.model.build else ""
+
+    # Here and not at the top: these take seconds, and a wrong import path is told before.
+    from tfx.orchestration import metadata
+
+    from lockstep.pipelines import definition, figures, local
+
+    root = RootFiles(pathlib.Path(request.root))
+    pipeline = definition.build_pipeline(config, root=root, folder=folder)
+    ir = local.compile_pipeline(pipeline)
+    steps = tuple(node.pipeline_node.node_info.id for node in ir.nodes)
+    fingerprints = {step: product_fingerprint() for step in steps}
+    fingerprints["Transform"] += preprocessing
+    fingerprints["DistributedTrainer"] += model
+    sender.send(run_events.RunStarted(steps=steps, versions=figures.versions()))
+    connection = metadata.Metadata(metadata.sqlite_metadata_connection_config(str(root.metadata_path)))
+    outcome = figures.RunOutcome()
+    for event in local.run_steps(ir, connection, fingerprints=fingerprints):
+        if isinstance(event, local.StepStarted):
+            sender.begin(event.step)
+            continue
+        outcome = outcome.after(event)
+        sender.send(
+            run_events.StepChanged(
+                step=event.step,
+                state="cached" if event.cached else "done",
+                figure=figures.telling_figure(event),
+                seconds=event.seconds,
+            )
+        )
+        if outcome.refused:
+            for step in steps[steps.index(event.step) + 1 :]:
+                sender.send(run_events.StepChanged(step=step, state="skipped", figure="the model was not blessed"))
+            break
+    return outcome.finished()
+
+
+def explain(error: BaseException, *, step: str, root: pathlib.Path) -> run_events.RunFinished:
+    """Turns an exception into what the user reads.
+
+    Args:
+      error: What ended the run; Beam and TFX may have wrapped the cause.
+      step: The step that was running; empty before the first.
+      root: The pipeline's root folder.
+
+    Returns:
+      Exit code 2 and the message for what the user gave, 1 for the rest.
+    """
+    prefix = f"{step}: " if step else ""
+    for cause in _causes(error):
+        if isinstance(cause, UserError):
+            return run_events.RunFinished(exit_code=2, message=f"{prefix}{cause}")
+        if isinstance(cause, StepFailed):
+            return run_events.RunFinished(exit_code=1, message=f"{prefix}{cause}")
+    for cause in _causes(error):
+        full = isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
+        if full or any(words in str(cause).lower() for words in _DISK_FULL):
+            free_mb = shutil.disk_usage(root).free // 2**20
+            message = f"{prefix}the disk is full: {free_mb} MB free under {root}; free some, or give another --root"
+            return run_events.RunFinished(exit_code=1, message=message)
+    last = traceback.format_exception_only(type(error), error)[-1].strip()
+    return run_events.RunFinished(exit_code=1, message=f"{prefix}{last[:2000]}")
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yields an exception and what it was raised from, nearest first."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__ or current.__context__
