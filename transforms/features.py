@@ -1,20 +1,36 @@
-"""The ``features`` and ``label`` blocks of a pipeline's configuration."""
+"""The ``features`` and ``label`` blocks of a pipeline's configuration, and what comes out of them."""
 
 import dataclasses
-from typing import Literal
+import math
+import re
+import zlib
+from collections.abc import Mapping
+from typing import Any, Literal
+
+MISSING_SUFFIX = "_missing"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Feature:
-    """How one raw column becomes model inputs.
+    """How one raw column becomes model inputs, each dense, of shape [batch, 1].
+
+    A value is missing where the column is absent or empty in the row, and where a number is NaN or infinite.
 
     Args:
-      kind: ``numeric``: z-score (float32) and, if ``missing`` is ``indicator``, a second output
-        ``<column>_missing`` (float32, 0 or 1). ``buckets``: index (int64) of the quantile bucket, ``num_buckets`` of
-        them, one more index for a missing value. ``vocabulary``: index (int64) into the values seen in training,
-        then ``num_oov`` indices for values not seen, one more for a missing value.
-      missing: What a missing numeric value becomes before scaling: the column's mean (so 0 after the z-score).
+      kind: ``numeric``: z-score (float32) over the values present in training, 0 where the value is missing and for a
+        column that was constant in training; if ``missing`` is ``indicator``, a second output ``<column>_missing``
+        (float32, 0 or 1). ``buckets``: index (int64) of the quantile bucket, ``num_buckets`` of them, one more index,
+        the last, for a missing value. ``vocabulary``: index (int64) into the values seen in training, most frequent
+        first, then ``num_oov`` indices, chosen by hash, for values not seen, one more, the last, for a missing value.
+        A vocabulary takes text or whole numbers; empty text, and text with a line break, counts as not seen.
+      missing: ``numeric`` only. What a missing value becomes before scaling: the column's mean (so 0 after the z-score).
         ``indicator`` adds the second output, ``mean`` does not.
+      num_buckets: ``buckets`` only: 2 or more. A column with fewer different values leaves some of them empty.
+      top_k: ``vocabulary`` only: 1 or more; rarer values count as not seen.
+      num_oov: ``vocabulary`` only: 1 or more.
+
+    Raises:
+      ValueError: A value out of range, or one that this kind of feature would ignore.
     """
 
     kind: Literal["numeric", "buckets", "vocabulary"]
@@ -23,19 +39,172 @@ class Feature:
     top_k: int = 1000
     num_oov: int = 1
 
+    def __post_init__(self) -> None:
+        if self.kind not in _OPTIONS_OF_KIND:
+            raise ValueError(f"kind: {self.kind!r} is not allowed; give one of {', '.join(_OPTIONS_OF_KIND)}")
+        if self.missing not in ("indicator", "mean"):
+            raise ValueError(f"missing: {self.missing!r} is not allowed; give indicator or mean")
+        for name, least in (("num_buckets", 2), ("top_k", 1), ("num_oov", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name}: {getattr(self, name)} is not allowed; give {least} or more")
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name != "kind" and field.name not in _OPTIONS_OF_KIND[self.kind] and value != field.default:
+                users = [kind for kind, options in _OPTIONS_OF_KIND.items() if field.name in options]
+                raise ValueError(
+                    f"{field.name}: {value!r} has no effect on kind {self.kind!r}, only on {', '.join(users)}; remove it"
+                )
+
+
+_OPTIONS_OF_KIND: Mapping[str, frozenset[str]] = {
+    "numeric": frozenset({"missing"}),
+    "buckets": frozenset({"num_buckets"}),
+    "vocabulary": frozenset({"top_k", "num_oov"}),
+}
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Label:
-    """What the model learns to predict; the transformed label keeps the name of its column.
+    """What the model learns to predict: dense float32 of shape [batch, 1], under the name of its column.
 
     Args:
-      column: The raw column.
-      kind: ``binary`` (float32 0 or 1) or ``regression`` (float32).
-      threshold: ``binary`` only: the label is 1 where ``column > threshold``; None takes the column as it is (0 or 1).
-      relative_to: A second column: the label is 1 where ``column > threshold * relative_to``.
+      column: The raw column; of numbers.
+      kind: ``binary`` (0 or 1) or ``regression``.
+      threshold: ``binary`` only: the label is 1 where ``column > threshold``, compared in float64; None takes the column
+        as it is, and then it must hold 0 and 1 only.
+      relative_to: A second column of numbers, needs ``threshold``: the label is 1 where
+        ``column > threshold * relative_to``. It may be a feature too.
+      missing: What ExampleGen does with a row in which ``column`` or ``relative_to`` is missing: ``error`` stops, ``drop``
+        leaves the row out. Where no ExampleGen looked (at serving) the label is NaN.
+
+    Raises:
+      ValueError: A value out of range, or one that would be ignored.
     """
 
     column: str
     kind: Literal["binary", "regression"] = "binary"
     threshold: float | None = None
     relative_to: str | None = None
+    missing: Literal["error", "drop"] = "error"
+
+    def __post_init__(self) -> None:
+        if not self.column:
+            raise ValueError("column: an empty name is not allowed; name the column to predict")
+        if self.kind not in ("binary", "regression"):
+            raise ValueError(f"kind: {self.kind!r} is not allowed; give binary or regression")
+        if self.missing not in ("error", "drop"):
+            raise ValueError(f"missing: {self.missing!r} is not allowed; give error or drop")
+        if self.threshold is not None and self.kind != "binary":
+            raise ValueError(
+                f"threshold: {self.threshold} has no effect on kind {self.kind!r}, only on binary; remove it"
+            )
+        if self.threshold is not None and not math.isfinite(self.threshold):
+            raise ValueError(f"threshold: {self.threshold} is not allowed; give a finite number")
+        if self.relative_to is not None and self.threshold is None:
+            raise ValueError(
+                f"relative_to: {self.relative_to!r} needs a threshold (the label is 1 where column > threshold *"
+                " relative_to); give one"
+            )
+        if self.relative_to == self.column:
+            raise ValueError(f"relative_to: {self.relative_to!r} is the label's own column; name another one")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TransformedFeature:
+    """One output of the declared features: dense, of shape [batch, 1].
+
+    Args:
+      column: The raw column that it is made from.
+      dtype: ``float32`` for a quantity, ``int64`` for an index.
+      num_values: How many different indices there are; None for a quantity, and for a vocabulary, whose size is known
+        only after the analysis: it is the number of tokens of `vocabulary_name`, plus ``num_oov``, plus 1, and stands in
+        the transformed schema as the integer domain of this feature.
+    """
+
+    column: str
+    dtype: Literal["float32", "int64"]
+    num_values: int | None = None
+
+
+def transformed_features(features: Mapping[str, Feature], label: Label | None = None) -> dict[str, TransformedFeature]:
+    """Returns what the declared features produce, by name, without the label.
+
+    Args:
+      features: The ``features`` block, by raw column.
+      label: The ``label`` block, to check against the features.
+
+    Raises:
+      ValueError: Two outputs have one name, or the label is among the features, so that the model would be given the answer.
+    """
+    if label is not None and label.column in features:
+        raise ValueError(
+            f"features.{label.column}: this column is label.column too, so that the model would be given the answer;"
+            " remove it from the features"
+        )
+    outputs: dict[str, TransformedFeature] = {}
+    for column, feature in features.items():
+        for name, output in _outputs(column, feature).items():
+            if name in outputs:
+                raise ValueError(
+                    f"features.{column} and features.{outputs[name].column} both produce {name!r};"
+                    f" give the numeric one `missing: mean`, or rename a column"
+                )
+            if label is not None and name == label.column:
+                raise ValueError(
+                    f"features.{column} produces {name!r}, which is the name of label.column too;"
+                    " give it `missing: mean`, or rename a column"
+                )
+            outputs[name] = output
+    return outputs
+
+
+def vocabulary_name(column: str) -> str:
+    """Returns the name under which the vocabulary of a column is kept in the transform graph.
+
+    Different columns get different names, which are safe as file names.
+    """
+    safe = re.sub(r"[^A-Za-z0-9]+", "_", column)
+    # tf.Transform replaces characters itself, so that two columns could share one file without the checksum.
+    return f"vocabulary_{safe}" if safe == column else f"vocabulary_{safe}_{zlib.crc32(column.encode()):08x}"
+
+
+def to_config(features: Mapping[str, Feature], label: Label) -> dict[str, Any]:
+    """Returns the JSON form that `lockstep.transforms.preprocessing.preprocessing_fn` takes as ``custom_config``."""
+    return {
+        "features": {column: dataclasses.asdict(feature) for column, feature in features.items()},
+        "label": dataclasses.asdict(label),
+    }
+
+
+def from_config(config: Mapping[str, Any]) -> tuple[dict[str, Feature], Label]:
+    """Reads what `to_config` wrote; keys that have a default may be absent.
+
+    Raises:
+      ValueError: A key is absent or unknown, or a value is not allowed; the message names the column.
+    """
+    unknown = set(config) ^ {"features", "label"}
+    if unknown:
+        raise ValueError(
+            f"custom_config must have the keys features and label, got {', '.join(sorted(config)) or 'none'}"
+        )
+    features = {
+        column: _construct(Feature, f"features.{column}", given) for column, given in config["features"].items()
+    }
+    return features, _construct(Label, "label", config["label"])
+
+
+def _construct(cls: Any, key: str, given: Mapping[str, Any]) -> Any:
+    try:
+        return cls(**given)
+    except (TypeError, ValueError) as e:
+        raise ValueError(f"{key}.{e}" if isinstance(e, ValueError) else f"{key}: {e}") from e
+
+
+def _outputs(column: str, feature: Feature) -> dict[str, TransformedFeature]:
+    if feature.kind == "numeric":
+        outputs = {column: TransformedFeature(column=column, dtype="float32")}
+        if feature.missing == "indicator":
+            outputs[column + MISSING_SUFFIX] = TransformedFeature(column=column, dtype="float32", num_values=None)
+        return outputs
+    num_values = feature.num_buckets + 1 if feature.kind == "buckets" else None
+    return {column: TransformedFeature(column=column, dtype="int64", num_values=num_values)}
