@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 
 from lockstep.components.errors import ConfigurationError, StepFailed
+from lockstep.components.example_gen.files import matched_files, split_path
 from lockstep.pipelines import run_events
 from lockstep.pipelines.config import ConfigSource
 from lockstep.pipelines.console import Console
@@ -69,9 +70,11 @@ def run_pipeline(source: ConfigSource, root: pathlib.Path, console: Console) -> 
       How the run ended.
 
     Raises:
+      DataError: there are no data files.
       ConfigurationError: the root cannot be written.
       StepFailed: another run uses the root.
     """
+    check_data(source.config.data.path)
     files = RootFiles(root)
     try:
         files.runs_dir.mkdir(parents=True, exist_ok=True)
@@ -89,6 +92,16 @@ def run_pipeline(source: ConfigSource, root: pathlib.Path, console: Console) -> 
         if e.errno == errno.ENOSPC:
             raise StepFailed(f"no space left under {root}; free some, or give another --root") from e
         raise ConfigurationError(f"--root {root}: {e.strerror}: {e.filename}; give a folder that can be written") from e
+
+
+def check_data(path: str) -> None:
+    """Looks whether there are data files, before anything heavy is loaded.
+
+    Raises:
+      DataError: naming the path, and the nearest name there is.
+    """
+    if "{" not in path:  # TFX's {SPAN} and {VERSION} are resolved by ExampleGen's driver.
+        matched_files(*split_path(path))
 
 
 @contextlib.contextmanager

@@ -1,0 +1,146 @@
+"""The one telling figure of each step, and the sentence that closes a run."""
+
+import dataclasses
+import importlib.metadata
+import json
+import pathlib
+import platform
+from collections.abc import Callable, Mapping
+
+from tfx.types import artifact_utils
+from tfx.types.artifact import Artifact
+
+from lockstep.pipelines import artifact_values
+from lockstep.pipelines.local import StepFinished
+from lockstep.pipelines.run_events import RunFinished
+
+Outputs = Mapping[str, list[Artifact]]
+
+
+def versions() -> str:
+    """Returns what the run is made with, in one line."""
+    tfx, tensorflow, keras = (importlib.metadata.version(name) for name in ("tfx", "tensorflow", "keras"))
+    return f"TFX {tfx}, TensorFlow {tensorflow}, Keras {keras}, Python {platform.python_version()}"
+
+
+def telling_figure(event: StepFinished) -> str:
+    """Returns what a user wants to know of a step, in a few words; empty for a step that is not known here."""
+    figure = _FIGURES.get(event.step)
+    return figure(event.outputs) if figure else ""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOutcome:
+    """What a run has come to so far.
+
+    Args:
+      verdict: The Evaluator's verdict; None before.
+      pushed_dir: The version that is served; None where nothing was pushed.
+      new: Some step was not taken from the cache.
+      pushed_now: The Pusher was not taken from the cache.
+    """
+
+    verdict: Mapping[str, object] | None = None
+    pushed_dir: pathlib.Path | None = None
+    new: bool = False
+    pushed_now: bool = False
+
+    @property
+    def refused(self) -> bool:
+        """The model was not blessed: what comes after must not run."""
+        return self.verdict is not None and not self.verdict["blessed"]
+
+    def after(self, event: StepFinished) -> "RunOutcome":
+        """Returns the outcome once a step has finished."""
+        outcome = dataclasses.replace(self, new=self.new or not event.cached)
+        if "evaluation" in event.outputs:
+            outcome = dataclasses.replace(outcome, verdict=artifact_values.read_verdict(event.outputs["evaluation"][0]))
+        if "pushed_model" in event.outputs:
+            outcome = dataclasses.replace(
+                outcome,
+                pushed_dir=artifact_values.read_pushed(event.outputs["pushed_model"][0]),
+                pushed_now=not event.cached,
+            )
+        return outcome
+
+    def finished(self) -> RunFinished:
+        """Returns the run's last event."""
+        if self.refused and self.verdict is not None:
+            return RunFinished(exit_code=4, message=f"not pushed: {self.verdict['reason']}")
+        served = f"served from {self.pushed_dir}\ntry: lockstep predict {self.pushed_dir} --data rows.csv"
+        if not self.new:
+            message = f"nothing changed: every step was taken from the cache, nothing was evaluated or pushed again; {served}"
+        elif not self.pushed_now:
+            message = f"nothing new to push; {served}"
+        else:
+            message = f"the model is {served}"
+        return RunFinished(exit_code=0, message=message, pushed=str(self.pushed_dir or ""))
+
+
+def _rows(outputs: Outputs) -> str:
+    [examples] = outputs["examples"]
+    rows = json.loads(examples.get_string_custom_property("rows_per_split"))
+    splits = ", ".join(f"{split} {count:,}" for split, count in rows.items())
+    dropped = examples.get_int_custom_property("rows_dropped")
+    return f"{sum(rows.values()):,} rows: {splits}" + (f" ({dropped:,} without a label dropped)" if dropped else "")
+
+
+def _statistics(outputs: Outputs) -> str:
+    statistics = artifact_values.read_statistics(outputs["statistics"][0])
+    columns = max(len(split.features) for split in statistics.values())
+    return f"{columns} columns in {len(statistics)} splits"
+
+
+def _schema(outputs: Outputs) -> str:
+    schema = artifact_values.read_schema(outputs["schema"][0])
+    counts: dict[str, int] = {}
+    for feature in schema.feature:
+        name = {1: "string", 2: "int", 3: "float"}.get(feature.type, "other")
+        counts[name] = counts.get(name, 0) + 1
+    return f"{len(schema.feature)} columns: " + ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+
+
+def _anomalies(outputs: Outputs) -> str:
+    anomalies = artifact_values.read_anomalies(outputs["anomalies"][0])
+    found = [f"{split}: {name}" for split, by_feature in anomalies.items() for name in by_feature]
+    if not found:
+        return "no anomalies"
+    return f"{len(found)} anomalies ({', '.join(found[:3])}{', ...' if len(found) > 3 else ''})"
+
+
+def _transformed(outputs: Outputs) -> str:
+    graph = artifact_values.read(outputs["transform_graph"][0])
+    splits = artifact_utils.decode_split_names(outputs["transformed_examples"][0].split_names)
+    return f"{len(graph.transformed_feature_spec())} transformed features in {len(splits)} splits"
+
+
+def _training(outputs: Outputs) -> str:
+    summary = artifact_values.read_training(outputs["model_run"][0])
+    restarts = summary["restarts"]
+    return (
+        f"{summary['steps']:,} steps on {summary['options']['workers']} workers, loss {summary['loss']:.4g}"
+        + f", {summary['examples_per_s']:,.0f} examples/s"
+        + (f", {restarts} restart{'s' if restarts > 1 else ''}" if restarts else "")
+    )
+
+
+def _verdict(outputs: Outputs) -> str:
+    verdict = artifact_values.read_verdict(outputs["evaluation"][0])
+    return str(verdict["reason"])
+
+
+def _pushed(outputs: Outputs) -> str:
+    pushed = artifact_values.read_pushed(outputs["pushed_model"][0])
+    return f"version {pushed.name} in {pushed.parent}" if pushed else "nothing pushed"
+
+
+_FIGURES: dict[str, Callable[[Outputs], str]] = {
+    "ExampleGen": _rows,
+    "StatisticsGen": _statistics,
+    "SchemaGen": _schema,
+    "ExampleValidator": _anomalies,
+    "Transform": _transformed,
+    "DistributedTrainer": _training,
+    "Evaluator": _verdict,
+    "Pusher": _pushed,
+}

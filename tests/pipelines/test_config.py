@@ -1,0 +1,128 @@
+"""The YAML file: defaults, overrides, and an exact message for everything that is not allowed."""
+
+import json
+import pathlib
+
+import pytest
+
+from lockstep.components.errors import ConfigurationError
+from lockstep.pipelines.config import PipelineConfig, example_names, load_config
+
+MINIMAL = """
+name: demo
+data: {path: rows.csv}
+label: {column: y}
+features: {x: {kind: numeric}}
+evaluate: {ungated: true}
+"""
+
+
+def load(tmp_path: pathlib.Path, text: str, *overrides: str) -> PipelineConfig:
+    """Loads a YAML text."""
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load_config(str(path), overrides=overrides, root=tmp_path / "root")[0].config
+
+
+def message_of(tmp_path: pathlib.Path, text: str, *overrides: str) -> str:
+    """Returns the error of a YAML text, without the file's name."""
+    with pytest.raises(ConfigurationError) as raised:
+        load(tmp_path, text, *overrides)
+    return str(raised.value).replace(f"{tmp_path}/pipeline.yaml: ", "")
+
+
+def test_paths_are_relative_to_the_file(tmp_path: pathlib.Path) -> None:
+    """A relative data path and push folder are beside the YAML file, wherever the command is called."""
+    config = load(tmp_path, MINIMAL + "push: {dir: served}\n")
+    assert config.data.path == str(tmp_path / "rows.csv")
+    assert config.push.dir == str(tmp_path / "served")
+
+
+def test_models_are_pushed_below_the_root_by_default(tmp_path: pathlib.Path) -> None:
+    """Without a push block the push folder belongs to the root."""
+    assert load(tmp_path, MINIMAL).push.dir == str(tmp_path / "root" / "pushed")
+
+
+def test_an_override_replaces_one_key_and_keeps_its_neighbours(tmp_path: pathlib.Path) -> None:
+    """--set goes down dotted keys and reads the value as YAML."""
+    config = load(tmp_path, MINIMAL, "train.workers=1", "train.steps=7", "data.splits={train: 3, eval: 1}")
+    assert (config.train.workers, config.train.steps) == (1, 7)
+    assert dict(config.data.splits) == {"train": 3, "eval": 1}
+    assert config.label.column == "y"
+
+
+def test_json_round_trips(tmp_path: pathlib.Path) -> None:
+    """What the child process reads is what the parent had."""
+    config = load(tmp_path, MINIMAL)
+    assert PipelineConfig.from_json(config.to_json()) == config
+
+
+@pytest.mark.parametrize("name", example_names())
+def test_every_example_is_valid(name: str, tmp_path: pathlib.Path) -> None:
+    """The shipped examples load, and round trip through JSON."""
+    source, _ = load_config(name, root=tmp_path)
+    assert PipelineConfig.from_json(source.config.to_json()) == source.config
+    assert source.config.name == name
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "message"),
+    [
+        (MINIMAL, ["train.worker=2"], "train.worker: no such key; did you mean train.workers? (known here: strategy,"),
+        (MINIMAL, ["trian.workers=2"], "trian: no such key; did you mean train? (known here: name, data,"),
+        (MINIMAL, ["train.workers=0"], "train.workers: 0 is not allowed; give 1 or more"),
+        (MINIMAL, ["train.workers=two"], "train.workers: Input should be a valid integer; got 'two'"),
+        (MINIMAL, ["train.workers=2.0"], "train.workers: Input should be a valid integer; got 2.0"),
+        (MINIMAL, ["train.workers=true"], "train.workers: Input should be a valid integer; got True"),
+        (MINIMAL, ["train.strategy=mirrored"], "train.strategy: Input should be 'one_device' or"),
+        (MINIMAL, ["features.y={kind: numeric}"], "features.y: the label's column is not allowed as a feature"),
+        (MINIMAL, ["features.x.kind=number"], "features.x.kind: Input should be 'numeric'"),
+        (MINIMAL, ["features.x.scale=1"], "features.x.scale: no such key"),
+        (MINIMAL, ["features={}"], "features: nothing declared"),
+        (MINIMAL, ["preprocessing='m:f'"], "features: not allowed beside preprocessing"),
+        (MINIMAL, ["features={}", "preprocessing=m.f"], "preprocessing: 'm.f' is not allowed; spell it module:function"),
+        (MINIMAL, ["data.splits={train: 1, test: 1}"], "data.splits: 'eval' is missing"),
+        (MINIMAL, ["evaluate={thresholds: {acu: {min: 1}}}"], "evaluate.thresholds: 'acu' is not known, did you mean"),
+        (MINIMAL, ["evaluate={thresholds: {rmse: {min: 1}}}"], "evaluate.metrics: 'rmse' does not suit a binary label"),
+        (MINIMAL, ["evaluate={}"], "evaluate.thresholds: none is given"),
+        (MINIMAL, ["name=a b"], "name: 'a b' is not allowed"),
+        (MINIMAL, ["beam.options=['--runner=x']"], "beam.options: --runner is not allowed here; set beam.runner"),
+        (MINIMAL, ["push=null"], "push: Input should be an object; got None"),
+        (MINIMAL, ["name"], "--set name: spell it key.key=value"),
+        (MINIMAL, ["name.first=x"], "--set name.first=x: 'name' holds a value, no keys below it"),
+        (MINIMAL, ["data.path=package:no_such_package/x.csv"], "package:no_such_package/x.csv: no installed package"),
+        (MINIMAL.replace("name: demo", ""), [], "name: required, but not given"),
+        (MINIMAL.replace("evaluate: {ungated: true}", ""), [], "evaluate: required, but not given"),
+        (MINIMAL + "name: again\n", [], "not valid YAML: while reading a mapping"),
+        ("- a list\n", [], "holds no mapping"),
+        ("a: [\n", [], "not valid YAML"),
+        (MINIMAL + "train: {seed: 2026-11-30}\n", [], "a value or key is no text, number, list or mapping"),
+    ],
+)
+def test_what_is_not_allowed_is_named(tmp_path: pathlib.Path, text: str, overrides: list[str], message: str) -> None:
+    """Every message begins with the key, and says what is allowed."""
+    assert message_of(tmp_path, text, *overrides).startswith(message)
+
+
+def test_every_error_is_told_at_once(tmp_path: pathlib.Path) -> None:
+    """Two mistakes make two lines, so that one round mends both."""
+    assert len(message_of(tmp_path, MINIMAL, "train.stepz=1", "dada={}").splitlines()) == 2
+
+
+def test_an_unknown_pipeline_names_the_nearest_example(tmp_path: pathlib.Path) -> None:
+    """A typing error in an example's name is told with the name."""
+    with pytest.raises(ConfigurationError, match="taxy: no such file, and no example of that name; did you mean 'taxi'"):
+        load_config("taxy", root=tmp_path)
+
+
+def test_text_that_is_not_utf8_is_told(tmp_path: pathlib.Path) -> None:
+    """A Latin-1 file is refused with its name, not with a traceback."""
+    (tmp_path / "p.yaml").write_bytes("name: caf\xe9".encode("latin-1"))
+    with pytest.raises(ConfigurationError, match=r"p\.yaml: not UTF-8 text"):
+        load_config(str(tmp_path / "p.yaml"), root=tmp_path)
+
+
+def test_configuration_json_is_plain(tmp_path: pathlib.Path) -> None:
+    """The document holds only JSON's own types, so any tool can read a run's request."""
+    document = json.loads(load(tmp_path, MINIMAL).to_json())
+    assert document["features"]["x"]["kind"] == "numeric"

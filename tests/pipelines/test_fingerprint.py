@@ -1,0 +1,101 @@
+"""What the cache sees of a user's code."""
+
+import pathlib
+
+import pytest
+
+from lockstep.components.errors import ConfigurationError
+from lockstep.pipelines.fingerprint import code_fingerprint, product_fingerprint
+
+
+@pytest.fixture
+def project(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A user's folder: a package whose module imports others in every way that Python has."""
+    package = tmp_path / "my_project"
+    (package / "parts").mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "parts" / "__init__.py").write_text("")
+    (package / "model.py").write_text(
+        "import json\nfrom . import layers\nfrom .parts.head import head\n"
+        "def build_model(inputs):\n    import my_late\n    return layers, head, json, my_late\n"
+    )
+    (package / "layers.py").write_text("WIDTH = 1\n")
+    (package / "parts" / "head.py").write_text("from ..sizes import SIZE\nhead = SIZE\n")
+    (package / "sizes.py").write_text("SIZE = 1\n")
+    (package / "unused.py").write_text("")
+    (tmp_path / "my_late.py").write_text("")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "my_project/model.py",
+        "my_project/__init__.py",
+        "my_project/layers.py",
+        "my_project/parts/head.py",
+        "my_project/parts/__init__.py",
+        "my_project/sizes.py",
+        "my_late.py",
+    ],
+)
+def test_an_edit_anywhere_in_the_imports_changes_the_fingerprint(project: pathlib.Path, file: str) -> None:
+    """The module, its packages, and local imports however deep and however spelled."""
+    before = code_fingerprint("my_project.model:build_model", project)
+    (project / file).write_text((project / file).read_text() + "# edited\n")
+    assert code_fingerprint("my_project.model:build_model", project) != before
+
+
+def test_what_the_module_does_not_import_does_not_count(project: pathlib.Path) -> None:
+    """An edited neighbour leaves the cache as it is; so does a touched file."""
+    before = code_fingerprint("my_project.model:build_model", project)
+    (project / "my_project" / "unused.py").write_text("# edited\n")
+    (project / "my_project" / "model.py").touch()
+    assert code_fingerprint("my_project.model:build_model", project) == before
+
+
+def test_another_function_of_the_same_module_is_another_fingerprint(project: pathlib.Path) -> None:
+    """The name of the function is part of it."""
+    assert code_fingerprint("my_project.model:a", project) != code_fingerprint("my_project.model:b", project)
+
+
+def test_imports_in_a_circle_end(project: pathlib.Path) -> None:
+    """Two modules that import each other are read once each."""
+    (project / "one.py").write_text("import two\n")
+    (project / "two.py").write_text("import one\n")
+    assert code_fingerprint("one:f", project)
+
+
+def test_nothing_is_run_to_find_out(project: pathlib.Path) -> None:
+    """Fingerprints read source; they import nothing."""
+    (project / "explosive.py").write_text("raise SystemExit('imported')\n")
+    assert code_fingerprint("explosive:f", project)
+
+
+def test_a_module_that_is_not_there_is_named(project: pathlib.Path) -> None:
+    """The error says the import path and where was looked."""
+    with pytest.raises(ConfigurationError, match=r"my_project\.modle:f: no module 'my_project\.modle'.*my_project|in "):
+        code_fingerprint("my_project.modle:f", project)
+
+
+def test_invalid_python_names_file_and_line(project: pathlib.Path) -> None:
+    """A syntax error is told before anything runs."""
+    (project / "broken.py").write_text("x = 1\ndef f(:\n")
+    with pytest.raises(ConfigurationError, match=r"broken\.py:2: not valid Python"):
+        code_fingerprint("broken:f", project)
+
+
+def test_the_users_folder_comes_last(project: pathlib.Path) -> None:
+    """A module of the user's named like an installed one does not stand in for it, as when the code is run."""
+    (project / "yaml.py").write_text("raise SystemExit('imported')\n")
+    before = code_fingerprint("my_late:f", project)
+    (project / "my_late.py").write_text("import yaml\n")
+    changed = code_fingerprint("my_late:f", project)
+    (project / "yaml.py").write_text("# edited\n")
+    assert before != changed == code_fingerprint("my_late:f", project)
+
+
+def test_the_product_has_one_fingerprint() -> None:
+    """A hexadecimal SHA-256, the same each time."""
+    assert len(product_fingerprint()) == 64
+    assert product_fingerprint() == product_fingerprint()
