@@ -29,7 +29,7 @@ def test_help_imports_nothing_heavy() -> None:
         (["run", "taxy"], "lockstep: taxy: no such file, and no example of that name; did you mean 'taxi'?"),
         (["run", "taxi", "--workers", "0"], "lockstep: taxi: train.workers: 0 is not allowed; give 1 or more"),
         (["run", "taxi", "--set", "train.stepz=3"], "lockstep: taxi: train.stepz: no such key; did you mean train.steps?"),
-        (["run", "taxi", "--set", "data.path=/no/such.csv"], "/no/such.csv: no such file or folder"),
+        (["run", "taxi", "--set", "data.path=/no/such.csv"], "lockstep: data.path: no such folder: /no"),
     ],
 )
 def test_a_mistake_is_one_short_message_and_exit_code_2(
