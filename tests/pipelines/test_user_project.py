@@ -1,0 +1,154 @@
+"""A user's own project, end to end: a cache that can be trusted, verdicts, bad input, predictions."""
+
+import csv
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tests.pipelines.conftest import Project, make_project
+
+pytestmark = pytest.mark.slow
+
+STEPS = [
+    "ExampleGen",
+    "StatisticsGen",
+    "SchemaGen",
+    "ExampleValidator",
+    "Transform",
+    "DistributedTrainer",
+    "Evaluator",
+    "Pusher",
+]
+
+
+def test_what_changed_runs_again_and_nothing_else(project: Project) -> None:
+    """A first run does everything, a second nothing; an edit in the model's imports redoes what depends on it."""
+    first = project.run()
+    assert first.returncode == 0, first.stderr
+    assert project.states() == dict.fromkeys(STEPS, "done")
+    assert len(project.versions()) == 1
+
+    second = project.run()
+    assert second.returncode == 0, second.stderr
+    assert project.states() == dict.fromkeys(STEPS, "cached")
+    assert "nothing was evaluated or pushed again" in second.stdout
+    assert len(project.versions()) == 1
+
+    layers = project.folder / "my_hills" / "layers.py"
+    layers.write_text(layers.read_text().replace("relu", "tanh"))
+    third = project.run()
+    assert third.returncode == 0, third.stderr
+    redone = ("DistributedTrainer", "Evaluator", "Pusher")
+    assert project.states() == {step: "done" if step in redone else "cached" for step in STEPS}
+    assert len(project.versions()) == 2
+
+    data = project.folder / "data" / "hills.csv"
+    times = data.stat()
+    data.write_text(data.read_text().replace("north", "norte", 1))
+    os.utime(data, ns=(times.st_atime_ns, times.st_mtime_ns))
+    fourth = project.run()
+    assert fourth.returncode == 0, fourth.stderr
+    assert project.states()["ExampleGen"] == "done", "same size, same time, other bytes"
+
+
+def test_a_deleted_push_folder_is_pushed_to_again(project: Project) -> None:
+    """The cache does not claim that a model is served which is gone."""
+    assert project.run().returncode == 0
+    pushed = project.root / "pushed"
+    pushed.rename(project.root / "moved-away")
+    again = project.run()
+    assert again.returncode == 0, again.stderr
+    assert project.states()["Pusher"] == "done"
+    assert len(project.versions()) == 1
+
+
+def test_a_model_below_its_threshold_is_not_pushed(project: Project) -> None:
+    """Exit code 4, the metric and the bound in one message, the Pusher skipped, the served version untouched."""
+    assert project.run().returncode == 0
+    before = project.versions()
+    result = project.run("--set", "evaluate.thresholds={accuracy: {min: 1.0}}")
+    assert result.returncode == 4
+    assert project.states()["Pusher"] == "skipped"
+    assert "accuracy" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert project.versions() == before
+
+
+def test_raw_rows_are_predicted_in_their_order(project: Project, tmp_path: pathlib.Path) -> None:
+    """One prediction a row, without the label's column, with a missing and an unseen value."""
+    assert project.run().returncode == 0
+    rows = tmp_path / "rows.csv"
+    rows.write_text("height,width,region\n90,5,north\n5,90,never seen\n,50,\n")
+    result = project.lockstep("predict", str(project.root / "pushed"), "--data", str(rows))
+    assert result.returncode == 0, result.stderr
+    table = list(csv.DictReader(result.stdout.splitlines()))
+    assert len(table) == 3
+    assert float(table[0]["prediction"]) > 0.5 > float(table[1]["prediction"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "label.column=step"], "step"),
+        (["--set", "features.heigth={kind: numeric}"], "heigth"),
+        (["--set", "model.build=my_hills.modle:build_model"], "no module 'my_hills.modle'"),
+        (["--set", "model.build=my_hills.model:make_model"], "make_model"),
+    ],
+)
+def test_a_mistake_that_only_a_step_can_see_is_one_short_message(
+    project: Project, arguments: list[str], message: str
+) -> None:
+    """Exit code 2, the name that is wrong, no traceback on the terminal, the log named."""
+    result = project.run(*arguments)
+    assert result.returncode == 2, result.stderr
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.splitlines()) <= 3
+    assert "run.log" in result.stdout
+
+
+def test_a_file_with_a_header_only_has_no_rows(tmp_path: pathlib.Path) -> None:
+    """No rows is an error of the data, told as such."""
+    project = make_project(tmp_path / "p", rows=0)
+    result = project.run()
+    assert result.returncode == 2
+    assert "no rows" in result.stderr
+
+
+def test_an_interrupted_run_leaves_no_process_and_can_be_repeated(tmp_path: pathlib.Path) -> None:
+    """SIGTERM in mid-training: no process stays, nothing half written counts, the same command goes on."""
+    project = make_project(tmp_path / "p")
+    arguments = ["run", "hills.yaml", "--root", str(project.root), "--set", "train.steps=200000"]
+    process = subprocess.Popen(project.command(*arguments), cwd=project.folder, stdout=subprocess.PIPE, text=True)
+    events = None
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        found = list((project.root / "runs").glob("*/events.jsonl"))
+        events = found[0].read_text() if found else ""
+        if "step 1" in events:
+            break
+        time.sleep(0.2)
+    assert events and "step 1" in events, "training did not begin"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 1
+    assert not _processes_with(str(project.root))
+    again = project.run()
+    assert again.returncode == 0, again.stderr
+    assert project.states()["Transform"] == "cached"
+
+
+def _processes_with(text: str) -> list[str]:
+    """Returns the command lines of running processes that hold a text."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if text in command:
+            found.append(command)
+    return found
