@@ -1,0 +1,98 @@
+"""What a training leaves for its reader: every attempt, the outcome, and ``summary.json``."""
+
+import contextlib
+import dataclasses
+import importlib.metadata
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Attempt", "TrainingOutcome", "installed_versions", "write_summary"]
+
+_DISTRIBUTIONS = ("tfx-lockstep", "tfx", "tensorflow", "keras", "tensorflow-transform", "numpy")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One start of the group of workers.
+
+    Args:
+      attempt: 1 for the first.
+      start_s: Seconds from the start of the supervisor to the start of the processes.
+      training_s: Seconds from there to the first step of all workers; None if it never came.
+      end_s: Seconds from the start of the supervisor to the end of the attempt.
+      resumed_step: The step at which it began; None if it did not come so far.
+      last_step: The highest step that a worker reported.
+      cause: Why it failed; None for the attempt that finished.
+      worker: Whose failure it was; None if nobody's.
+      signal_name: Of the signal that killed that worker, like ``SIGKILL``.
+    """
+
+    attempt: int
+    start_s: float
+    training_s: float | None
+    end_s: float
+    resumed_step: int | None
+    last_step: int
+    cause: str | None = None
+    worker: int | None = None
+    signal_name: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingOutcome:
+    """A finished training.
+
+    Args:
+      attempts: All of them, in order; the last one finished.
+      steps: Steps of the whole training.
+      loss: Mean loss of the last steps; None if no step was left to do.
+      examples_per_s: Records of all workers a second, over the steps of the last attempt, without its start; None if
+        it had fewer than two progress reports.
+      records: Training records that each worker read in the last attempt, by worker; None where it did not say.
+      digest: SHA-256 of the final weights, the same on every worker.
+      seconds: From the start of the supervisor to the end of the last process.
+    """
+
+    attempts: tuple[Attempt, ...]
+    steps: int
+    loss: float | None
+    examples_per_s: float | None
+    records: tuple[int | None, ...]
+    digest: str
+    seconds: float
+
+    @property
+    def restarts(self) -> int:
+        """How often the group was started again."""
+        return len(self.attempts) - 1
+
+
+def installed_versions() -> dict[str, str]:
+    """Returns the versions of Python and of what the training depends on, by name; what is not installed is absent."""
+    versions = {"python": platform.python_version()}
+    for name in _DISTRIBUTIONS:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # run from a source tree
+            versions[name] = importlib.metadata.version(name)
+    return versions
+
+
+def write_summary(path: Path, values: Mapping[str, Any]) -> None:
+    """Writes a JSON document, whole or not at all; replaces an older one."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            json.dump(values, stream, indent=2, sort_keys=True, allow_nan=False)
+            stream.write("\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

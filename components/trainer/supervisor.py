@@ -1,0 +1,281 @@
+"""The only thing that restarts: runs a group of workers until the training is done, or cannot be.
+
+States of a training, and what leads from one to the next::
+
+    STARTING --every worker has reported a step---------------------> TRAINING
+    STARTING --start_timeout_s is over------------------------------> FAILED
+    STARTING, TRAINING --a worker fails, or ends before it is done--> FAILED
+    TRAINING --a worker is silent for heartbeat_timeout_s-----------> FAILED
+    TRAINING --every worker is done---------------------------------> DONE
+    FAILED   --a restart is left------------------------------------> STARTING   (all killed, all started again)
+    FAILED   --no restart is left, or the disk is full--------------> StepFailed
+    FAILED   --the user's configuration or code is the cause--------> ConfigurationError
+    DONE     --the weights of the workers are the same--------------> returns
+    DONE     --they differ------------------------------------------> StepFailed
+    any      --SIGTERM, or SIGINT-----------------------------------> StepFailed, KeyboardInterrupt
+
+Whatever leads out, every worker is killed before this returns or raises. What makes a worker fail is told by
+``group_watch``; a group started again goes on from its last complete checkpoint by itself.
+"""
+
+import contextlib
+import dataclasses
+import logging
+import signal
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from lockstep.components.errors import ConfigurationError, StepFailed
+from lockstep.components.trainer.group_watch import Failure, GroupWatch
+from lockstep.components.trainer.heartbeat import WorkerEvent
+from lockstep.components.trainer.launchers import Launcher, WorkerGroup
+from lockstep.components.trainer.spec import RunFiles, TrainOptions, worker_command
+from lockstep.components.trainer.summary import Attempt, TrainingOutcome
+
+__all__ = ["Supervisor"]
+
+_POLL_S = 0.1
+_PROGRESS_S = 0.5
+_EXIT_GRACE_S = 10.0  # from the last worker's `done` to the end of its process: more is a hang at interpreter exit
+
+_logger = logging.getLogger(__name__)
+_progress = logging.getLogger("lockstep.progress")
+
+
+class Supervisor:
+    """Runs one training.
+
+    Args:
+      launcher: Where the workers run.
+      options: Of the training.
+      run_dir: Folder of the run, where ``spec.json`` is.
+      clock: Seconds that only grow.
+      sleep: Waits that many seconds of ``clock``.
+    """
+
+    def __init__(
+        self,
+        *,
+        launcher: Launcher,
+        options: TrainOptions,
+        run_dir: Path,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._launcher = launcher
+        self._options = options
+        self._run_dir = run_dir
+        self._clock = clock
+        self._sleep = sleep
+        self._begin_s = 0.0
+        self._attempts: list[Attempt] = []
+
+    @property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """The attempts that are over, also after ``run`` raised."""
+        return tuple(self._attempts)
+
+    def run(self) -> TrainingOutcome:
+        """Trains to the end; blocks. No worker is left when it returns or raises.
+
+        From the main thread it takes SIGTERM and SIGINT while it runs.
+
+        Raises:
+          ConfigurationError: A worker says that the user's configuration or code cannot work.
+          StepFailed: The group failed more often than ``max_restarts``, the disk is full, the launcher cannot start
+            it, the workers' final weights differ, or SIGTERM came.
+          KeyboardInterrupt: SIGINT came.
+        """
+        self._begin_s = self._clock()
+        self._attempts = []
+        with _caught_signals() as signals:
+            while True:
+                number = len(self._attempts) + 1
+                try:
+                    outcome = self._run_attempt(number, signals)
+                finally:
+                    self._launcher.stop()
+                signals.raise_if_caught(self._run_dir)  # it came in the last moment
+                if isinstance(outcome, _Finished):
+                    return self._outcome(outcome)
+                self._raise_unless_worth_another(outcome)
+                _logger.warning("attempt %d failed: %s", number, _described(outcome))
+                _progress.info("restart %d of %d: %s", number, self._options.max_restarts, outcome.cause)
+
+    def _run_attempt(self, number: int, signals: "_Signals") -> "_Finished | Failure":
+        start_s = self._clock()
+        watch = GroupWatch(
+            num_workers=self._options.workers,
+            now_s=start_s,
+            start_timeout_s=self._options.start_timeout_s,
+            heartbeat_timeout_s=self._options.heartbeat_timeout_s,
+        )
+        progress = _ProgressReport(options=self._options, restarts=number - 1)
+        if number == 1:
+            _progress.info("starting %d worker%s", self._options.workers, "" if self._options.workers == 1 else "s")
+        command = worker_command(spec_path=RunFiles(self._run_dir).spec_path, attempt=number)
+        self._launcher.start(
+            WorkerGroup(command=command, num_workers=self._options.workers, attempt=number, run_dir=self._run_dir)
+        )
+        failure = self._watch(watch, progress, signals)
+        self._attempts.append(
+            Attempt(
+                attempt=number,
+                start_s=round(start_s - self._begin_s, 3),
+                training_s=None if watch.training_since_s is None else round(watch.training_since_s - start_s, 3),
+                end_s=round(self._clock() - self._begin_s, 3),
+                resumed_step=watch.resumed_step,
+                last_step=watch.last_step,
+                cause=failure.cause if failure else None,
+                worker=failure.worker if failure else None,
+                signal_name=failure.signal_name if failure else None,
+            )
+        )
+        return failure or _Finished(done=watch.done_events, last=watch.chief, examples_per_s=progress.mean_per_s)
+
+    def _watch(self, watch: GroupWatch, progress: "_ProgressReport", signals: "_Signals") -> Failure | None:
+        """Returns when the group is done (None) or has failed."""
+        done_s: float | None = None
+        while True:
+            signals.raise_if_caught(self._run_dir)
+            now_s = self._clock()
+            watch.observe(self._launcher.poll(), now_s)
+            failure = watch.failure(now_s)
+            if failure is not None:
+                return failure
+            progress.report(watch, now_s)
+            if watch.is_done:
+                done_s = now_s if done_s is None else done_s
+                if watch.has_ended:
+                    return None
+                if now_s - done_s > _EXIT_GRACE_S:
+                    _logger.warning("workers that are done do not end; they are killed %.0f s later", _EXIT_GRACE_S)
+                    return None
+            self._sleep(_POLL_S)
+
+    def _outcome(self, finished: "_Finished") -> TrainingOutcome:
+        digests = {event.worker: event.digest for event in finished.done}
+        if len(set(digests.values())) != 1 or None in digests.values():
+            raise StepFailed(
+                "the final weights of the workers differ, so the model cannot be trusted: "
+                + ", ".join(f"worker {worker}: {digest}" for worker, digest in digests.items())
+                + "; a model whose layers change variables outside the optimizer, like BatchNormalization without "
+                f"synchronized=True, does that. Logs: {self._run_dir}"
+            )
+        return TrainingOutcome(
+            attempts=self.attempts,
+            steps=self._options.steps,
+            loss=finished.last.loss if finished.last else None,
+            examples_per_s=finished.examples_per_s,
+            records=tuple(event.records for event in finished.done),
+            digest=str(digests[0]),
+            seconds=round(self._clock() - self._begin_s, 3),
+        )
+
+    def _raise_unless_worth_another(self, failure: Failure) -> None:
+        if failure.kind == "user":
+            raise ConfigurationError(f"{failure.cause}\nThe worker's log: {failure.log_path}")
+        if failure.kind == "disk_full":
+            raise StepFailed(
+                f"the disk is full: {_described(failure)}\nMake room on it, or give another work_dir, and run the same "
+                "command again: training goes on from its last complete checkpoint."
+            )
+        if len(self._attempts) > self._options.max_restarts:
+            earlier = "".join(f"\nAttempt {a.attempt}: {a.cause}" for a in self._attempts[:-1])
+            raise StepFailed(
+                f"training failed in attempt {len(self._attempts)}, and max_restarts: {self._options.max_restarts} "
+                f"allows no more: {_described(failure)}{earlier}"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Finished:
+    """What the group that finished said last."""
+
+    done: tuple[WorkerEvent, ...]
+    last: WorkerEvent | None
+    examples_per_s: float | None
+
+
+class _ProgressReport:
+    """Tells how far an attempt is, when there is news, at most twice a second."""
+
+    def __init__(self, *, options: TrainOptions, restarts: int) -> None:
+        self._options = options
+        self._restarts = "" if not restarts else f", {restarts} restart{'s' if restarts > 1 else ''}"
+        self._next_s = 0.0
+        self._said = ""
+        self._first: WorkerEvent | None = None
+        self._last: WorkerEvent | None = None
+
+    @property
+    def mean_per_s(self) -> float | None:
+        """Records of all workers a second between the first and the last heartbeat of the attempt."""
+        if self._first is None or self._last is None or self._last.time <= self._first.time:
+            return None
+        steps = (self._last.step or 0) - (self._first.step or 0)
+        return round(steps * self._options.batch_size / (self._last.time - self._first.time), 1)
+
+    def report(self, watch: GroupWatch, now_s: float) -> None:
+        self._last = watch.chief
+        self._first = self._first or self._last
+        if now_s < self._next_s:
+            return
+        text = "evaluating and exporting" + self._restarts if watch.is_exporting else self._line(self._last)
+        if text and text != self._said:
+            _progress.info(text)
+            self._said, self._next_s = text, now_s + _PROGRESS_S
+
+    def _line(self, event: WorkerEvent | None) -> str:
+        if event is None:
+            return ""
+        parts = [f"step {event.step}/{self._options.steps}"]
+        if event.loss is not None:
+            parts.append(f"loss {event.loss:.3f}")
+        if event.examples_per_s is not None:
+            parts.append(f"{event.examples_per_s:,.0f} examples/s")
+        return ", ".join(parts) + self._restarts
+
+
+class _Signals:
+    """SIGTERM and SIGINT that came; acted upon between two polls, never between a process and its bookkeeping."""
+
+    def __init__(self) -> None:
+        self.caught: int | None = None
+
+    def handle(self, number: int, _frame: types.FrameType | None) -> None:
+        self.caught = number
+
+    def raise_if_caught(self, run_dir: Path) -> None:
+        if self.caught == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self.caught is not None:
+            # Not SystemExit: only an ordinary exception makes TFX record the step as failed.
+            raise StepFailed(
+                f"training was interrupted by {signal.Signals(self.caught).name}, its workers are stopped; run the "
+                f"same command again: it goes on from the last complete checkpoint. Logs: {run_dir}"
+            )
+
+
+@contextlib.contextmanager
+def _caught_signals() -> Iterator[_Signals]:
+    signals = _Signals()
+    if threading.current_thread() is not threading.main_thread():
+        yield signals  # Python gives signals to the main thread alone
+        return
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.signal(number, signals.handle) for number in numbers}
+    try:
+        yield signals
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+
+def _described(failure: Failure) -> str:
+    memory = " (the system does that when memory runs out)" if failure.signal_name == "SIGKILL" else ""
+    details = f"\n{failure.details}" if failure.details else ""
+    return f"{failure.cause}{memory}; log: {failure.log_path}{details}"

@@ -1,0 +1,381 @@
+"""The supervisor against a scripted group and a clock that only its own waiting moves."""
+
+import dataclasses
+import logging
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lockstep.components.errors import ConfigurationError, StepFailed
+from lockstep.components.trainer.heartbeat import WorkerEvent
+from lockstep.components.trainer.launchers import WorkerGroup, WorkerStatus
+from lockstep.components.trainer.spec import TrainOptions
+from lockstep.components.trainer.summary import TrainingOutcome
+from lockstep.components.trainer.supervisor import Supervisor
+
+ABORTED = (
+    "Traceback (most recent call last):\n"
+    "tensorflow.python.framework.errors_impl.UnavailableError: Collective ops is aborted by: peer is gone"
+)
+
+# What one worker does: at a second after its start, a line of output or an exit code.
+Script = list[tuple[float, str | int]]
+
+
+class Clock:
+    """Seconds that pass only while somebody waits."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        """Returns the time."""
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        """Lets time pass."""
+        self.now_s += seconds
+
+
+class ScriptedLauncher:
+    """Plays one script a worker and attempt; keeps what it was told to do."""
+
+    def __init__(self, clock: Clock, *attempts: list[Script]) -> None:
+        self._clock = clock
+        self._attempts = list(attempts)
+        self._group: WorkerGroup | None = None
+        self._scripts: list[Script] = []
+        self._exit_codes: dict[int, int] = {}
+        self._start_s = 0.0
+        self.calls: list[str] = []
+        self.commands: list[tuple[str, ...]] = []
+
+    def start(self, group: WorkerGroup) -> None:
+        """Begins the next attempt's scripts."""
+        assert self._group is None, "the last group was not stopped"
+        self.calls.append("start")
+        self.commands.append(group.command)
+        self._group, self._exit_codes, self._start_s = group, {}, self._clock()
+        self._scripts = [list(script) for script in self._attempts.pop(0)]
+
+    def poll(self) -> tuple[WorkerStatus, ...]:
+        """Returns what the scripts say until now."""
+        assert self._group is not None
+        elapsed_s = self._clock() - self._start_s
+        statuses = []
+        for worker, script in enumerate(self._scripts):
+            lines = []
+            while script and script[0][0] <= elapsed_s:
+                what = script.pop(0)[1]
+                if isinstance(what, int):
+                    self._exit_codes[worker] = what
+                else:
+                    lines.append(what)
+            statuses.append(
+                WorkerStatus(
+                    worker=worker,
+                    exit_code=self._exit_codes.get(worker),
+                    new_lines=tuple(lines),
+                    log_path=self._group.log_path(worker),
+                )
+            )
+        return tuple(statuses)
+
+    def stop(self) -> None:
+        """Notes that it was called."""
+        self.calls.append("stop")
+        self._group = None
+
+
+def event(name: Any, worker: int, **values: Any) -> str:
+    """A line of a worker's output."""
+    return WorkerEvent(event=name, worker=worker, **values).to_line()
+
+
+def training(worker: int, *, first: int = 0, until_s: float = 4.0) -> Script:
+    """A worker that starts in 2 s, resumes at a step, and does a step a second from then on."""
+    script: Script = [(0.1, event("started", worker)), (2.0, event("training", worker, step=first))]
+    seconds = 3.0
+    while seconds <= until_s:
+        step = first + int(seconds) - 2
+        script.append((seconds, event("heartbeat", worker, step=step, loss=0.5, examples_per_s=3100.0, time=seconds)))
+        seconds += 1.0
+    return script
+
+
+def finishing(worker: int, *, first: int = 0, digest: str = "d") -> Script:
+    """A worker that does two steps and exports."""
+    return [
+        *training(worker, first=first),
+        (4.5, event("exporting", worker)),
+        (5.0, event("done", worker, step=first + 2, digest=digest, records=128 + worker)),
+        (5.5, 0),
+    ]
+
+
+@dataclasses.dataclass
+class Run:
+    """A training that has not begun."""
+
+    clock: Clock
+    launcher: ScriptedLauncher
+    supervisor: Supervisor
+
+    def run(self) -> TrainingOutcome:
+        """Trains."""
+        return self.supervisor.run()
+
+
+def training_of(tmp_path: Path, *attempts: list[Script], **options: Any) -> Run:
+    """A training of two workers with one list of scripts an attempt."""
+    clock = Clock()
+    launcher = ScriptedLauncher(clock, *attempts)
+    values = {"workers": 2, "steps": 1000, "start_timeout_s": 30.0, "heartbeat_timeout_s": 10.0, **options}
+    supervisor = Supervisor(
+        launcher=launcher, options=TrainOptions(**values), run_dir=tmp_path, clock=clock, sleep=clock.sleep
+    )
+    return Run(clock, launcher, supervisor)
+
+
+def test_a_group_that_finishes_is_one_attempt(tmp_path: Path) -> None:
+    """All workers done with equal weights: the outcome holds one attempt, the loss, the digest and the records."""
+    outcome = training_of(tmp_path, [finishing(0), finishing(1)]).run()
+    assert outcome.restarts == 0
+    assert (outcome.loss, outcome.digest, outcome.records) == (0.5, "d", (128, 129))
+    assert outcome.examples_per_s == 256.0  # a step of 256 records a second
+    (attempt,) = outcome.attempts
+    assert (attempt.resumed_step, attempt.last_step, attempt.cause) == (0, 2, None)
+    assert attempt.training_s == pytest.approx(3.0, abs=0.11)
+    assert attempt.end_s == pytest.approx(5.5, abs=0.11)
+
+
+def test_a_killed_worker_restarts_the_whole_group(tmp_path: Path) -> None:
+    """SIGKILL of one worker: all are stopped and started again, and the attempt names worker, signal and step."""
+    run = training_of(
+        tmp_path,
+        [training(0, until_s=60), [*training(1, until_s=6), (6.2, -signal.SIGKILL)]],
+        [finishing(0, first=30), finishing(1, first=30)],
+    )
+    outcome = run.run()
+    assert run.launcher.calls == ["start", "stop", "start", "stop"]
+    assert [command[command.index("--attempt") + 1] for command in run.launcher.commands] == ["1", "2"]
+    first, second = outcome.attempts
+    assert (first.worker, first.signal_name, first.last_step) == (1, "SIGKILL", 4)
+    assert first.cause == "worker 1 was killed by SIGKILL at step 4"
+    assert (second.resumed_step, second.cause) == (30, None)
+
+
+@pytest.mark.parametrize("exit_code", [0, 1, 137])
+def test_an_exit_before_done_is_a_failure_whatever_its_code(tmp_path: Path, exit_code: int) -> None:
+    """A process that ends without the event ``done`` has not finished, with exit code 0 neither."""
+    run = training_of(tmp_path, [training(0, until_s=60), [*training(1), (4.2, exit_code)]], max_restarts=0)
+    with pytest.raises(StepFailed, match=f"worker 1 ended with exit code {exit_code} at step 2"):
+        run.run()
+
+
+def test_an_exit_code_after_done_does_not_matter(tmp_path: Path) -> None:
+    """A crash at the interpreter's exit comes after everything was written: no restart."""
+    crashing = [*finishing(1)[:-1], (5.5, -signal.SIGSEGV)]
+    assert training_of(tmp_path, [finishing(0), crashing]).run().restarts == 0
+
+
+def test_done_workers_that_do_not_end_are_killed(tmp_path: Path) -> None:
+    """A process that hangs at its exit after ``done`` costs ten seconds, and no attempt."""
+    run = training_of(tmp_path, [finishing(0), finishing(1)[:-1]])
+    assert run.run().restarts == 0
+    assert run.launcher.calls == ["start", "stop"]
+    assert run.clock.now_s == pytest.approx(1015.1, abs=0.3)
+
+
+def test_restarts_are_bounded(tmp_path: Path) -> None:
+    """After ``max_restarts`` the step fails; the message has the last cause, its log and the earlier ones."""
+    dying: list[Script] = [training(0, until_s=60), [*training(1), (4.2, -signal.SIGKILL)]]
+    broken: list[Script] = [training(0, until_s=60), [*training(1), (4.0, "Segmentation fault"), (4.2, -11)]]
+    run = training_of(tmp_path, dying, dying, broken, max_restarts=2)
+    with pytest.raises(StepFailed) as caught:
+        run.run()
+    message = str(caught.value)
+    assert "failed in attempt 3, and max_restarts: 2 allows no more" in message
+    assert "worker 1 was killed by SIGSEGV at step 2" in message
+    assert str(tmp_path / "worker-1.attempt-3.log") in message
+    assert "Segmentation fault" in message
+    assert "Attempt 1: worker 1 was killed by SIGKILL" in message
+    assert run.launcher.calls == ["start", "stop"] * 3
+    assert len(run.supervisor.attempts) == 3
+
+
+def test_the_first_cause_is_told_and_not_its_echo(tmp_path: Path) -> None:
+    """A worker fails by itself; its peer only sees that the collective is aborted, and says so first."""
+    own = "Traceback (most recent call last):\nRuntimeError: shard 7 is broken"
+    echoing = [*training(0), (4.1, event("failed", 0, message="UnavailableError", traceback=ABORTED)), (4.3, 1)]
+    failing = [
+        *training(1),
+        (4.9, event("failed", 1, message="RuntimeError: shard 7 is broken", traceback=own)),
+        (5, 1),
+    ]
+    run = training_of(tmp_path, [echoing, failing], max_restarts=0)
+    with pytest.raises(StepFailed) as caught:
+        run.run()
+    assert "worker 1 failed at step 2: RuntimeError: shard 7 is broken" in str(caught.value)
+    assert "Collective ops" not in str(caught.value)
+    assert run.supervisor.attempts[0].worker == 1
+
+
+def test_a_stopped_worker_is_found_behind_the_echo(tmp_path: Path) -> None:
+    """Peers of a stopped process fail with "aborted"; the cause is the worker that says nothing."""
+    echoing = [*training(0), (8.0, event("failed", 0, message="UnavailableError", traceback=ABORTED)), (8.1, 1)]
+    run = training_of(tmp_path, [echoing, training(1)], max_restarts=0)
+    with pytest.raises(StepFailed, match=r"worker 1 stopped answering at step 2, 7 s ago: worker 0 gave up"):
+        run.run()
+
+
+def test_only_echoes_are_told_when_nothing_else_is_known(tmp_path: Path) -> None:
+    """When every worker reports an echo, the first one stands: something must be told."""
+    scripts = [
+        [*training(i), (4.1 + i, event("failed", i, message="lost", traceback=ABORTED)), (5.5, 1)] for i in (0, 1)
+    ]
+    run = training_of(tmp_path, scripts, max_restarts=0)
+    with pytest.raises(StepFailed, match="worker 0 failed at step 2: lost"):
+        run.run()
+
+
+def test_the_start_has_a_deadline_that_names_who_is_late(tmp_path: Path) -> None:
+    """A worker that never starts keeps its peers in TensorFlow's constructor for ever: it is named, not they."""
+    waiting: Script = [(0.1, event("started", 0))]
+    run = training_of(tmp_path, [waiting, []], [finishing(0), finishing(1)])
+    outcome = run.run()
+    assert outcome.attempts[0].cause == "worker 1 did not come to a first step within start_timeout_s: 30"
+    assert outcome.attempts[0].end_s == pytest.approx(30.1, abs=0.15)
+    assert outcome.attempts[0].training_s is None
+
+
+def test_tracing_belongs_to_the_start(tmp_path: Path) -> None:
+    """Between ``training`` and the first heartbeat with a step lies the compilation: the longer deadline holds."""
+    slow: list[Script] = [
+        [
+            (0.5, event("training", i, step=0)),
+            (25.0, event("heartbeat", i, step=2, loss=0.1, time=25.0)),
+            (26.0, event("done", i, digest="d")),
+            (26.1, 0),
+        ]
+        for i in (0, 1)
+    ]
+    assert training_of(tmp_path, slow).run().restarts == 0
+
+
+def test_silence_is_a_failure(tmp_path: Path) -> None:
+    """No worker says anything for ``heartbeat_timeout_s``: the group is stuck and starts again."""
+    run = training_of(tmp_path, [training(0, until_s=5), training(1)], [finishing(0), finishing(1)])
+    outcome = run.run()
+    cause = "worker 1 gave no sign of life for heartbeat_timeout_s: 10, at step 2"
+    assert (outcome.attempts[0].worker, outcome.attempts[0].cause) == (1, cause)
+    assert outcome.attempts[0].end_s == pytest.approx(14.1, abs=0.15)
+
+
+def test_the_export_is_watched_too(tmp_path: Path) -> None:
+    """A chief that hangs in its export is found although its peers are done."""
+    hanging = [*training(0), (4.5, event("exporting", 0))]
+    outcome = training_of(tmp_path, [hanging, finishing(1)], [finishing(0), finishing(1)]).run()
+    assert outcome.attempts[0].cause is not None
+    assert "while evaluating and exporting after step 2" in outcome.attempts[0].cause
+
+
+def test_a_finished_checkpoint_needs_no_more_steps(tmp_path: Path) -> None:
+    """A group resumed after the last step only exports; there is no loss to tell."""
+    scripts: list[Script] = [
+        [
+            (1.0, event("training", i, step=1000)),
+            (1.1, event("exporting", i)),
+            (2, event("done", i, digest="d")),
+            (2.1, 0),
+        ]
+        for i in (0, 1)
+    ]
+    outcome = training_of(tmp_path, scripts).run()
+    assert (outcome.loss, outcome.examples_per_s, outcome.attempts[0].last_step) == (None, None, 1000)
+
+
+def test_an_error_of_the_user_is_not_tried_again(tmp_path: Path) -> None:
+    """``user_error`` ends at once with the worker's own message."""
+    message = "model.build: my_model:build raised NameError: name 'kears' is not defined (my_model.py, line 4)"
+    failed = event("failed", 1, message=message, traceback="Traceback ...", user_error=True)
+    run = training_of(tmp_path, [training(0), [(1.0, failed), (1.1, 2)]])
+    with pytest.raises(ConfigurationError) as caught:
+        run.run()
+    assert str(caught.value) == f"{message}\nThe worker's log: {tmp_path / 'worker-1.attempt-1.log'}"
+    assert run.launcher.calls == ["start", "stop"]
+
+
+def test_a_full_disk_is_not_tried_again(tmp_path: Path) -> None:
+    """No restart mends a full disk: the step says so, and that training will go on from its checkpoint."""
+    text = "tensorflow...ResourceExhaustedError: /ckpt/x.data; No space left on device [Op:SaveV2]"
+    run = training_of(tmp_path, [[*training(0), (4.2, event("failed", 0, message=text, traceback=text))], training(1)])
+    with pytest.raises(StepFailed, match=r"(?s)the disk is full: worker 0 failed.*goes on from its last complete"):
+        run.run()
+    assert run.launcher.calls == ["start", "stop"]
+
+
+def test_different_weights_fail_the_step(tmp_path: Path) -> None:
+    """Workers that end with different weights have no model to give."""
+    run = training_of(tmp_path, [finishing(0, digest="aa"), finishing(1, digest="bb")])
+    with pytest.raises(StepFailed, match=r"final weights of the workers differ.*worker 0: aa, worker 1: bb"):
+        run.run()
+
+
+def test_missing_digests_fail_the_step(tmp_path: Path) -> None:
+    """Weights that nobody compared are not equal."""
+    silent = [*training(1), (5.0, event("done", 1)), (5.5, 0)]
+    with pytest.raises(StepFailed, match="worker 1: None"):
+        training_of(tmp_path, [finishing(0), silent]).run()
+
+
+@pytest.mark.parametrize(("number", "error"), [(signal.SIGTERM, StepFailed), (signal.SIGINT, KeyboardInterrupt)])
+def test_a_signal_stops_the_group_and_raises(tmp_path: Path, number: int, error: type[BaseException]) -> None:
+    """SIGTERM and SIGINT never look like success: the workers are stopped, and the handlers are as before."""
+    before = signal.getsignal(number)
+    clock = Clock()
+
+    def sleep(seconds: float) -> None:
+        clock.sleep(seconds)
+        if clock.now_s > 1004:
+            os.kill(os.getpid(), number)
+
+    launcher = ScriptedLauncher(clock, [training(0, until_s=60), training(1, until_s=60)])
+    options = TrainOptions(workers=2)
+    with pytest.raises(error):
+        Supervisor(launcher=launcher, options=options, run_dir=tmp_path, clock=clock, sleep=sleep).run()
+    assert launcher.calls == ["start", "stop"]
+    assert signal.getsignal(number) is before
+
+
+def test_a_launcher_that_cannot_start_is_not_tried_again(tmp_path: Path) -> None:
+    """What a launcher refuses, like a port in use, ends the step at once."""
+
+    class Refusing(ScriptedLauncher):
+        def start(self, group: WorkerGroup) -> None:
+            self.calls.append("start")
+            raise StepFailed("base_port: 5000 cannot be used")
+
+    clock = Clock()
+    launcher = Refusing(clock)
+    with pytest.raises(StepFailed, match="base_port: 5000"):
+        Supervisor(launcher=launcher, options=TrainOptions(), run_dir=tmp_path, clock=clock, sleep=clock.sleep).run()
+    assert launcher.calls == ["start", "stop"]
+
+
+def test_progress_is_told_at_most_twice_a_second(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The progress logger says where training is, and that and why it was restarted."""
+    caplog.set_level(logging.INFO, logger="lockstep.progress")
+    fast = [(4.0 + i / 10, event("heartbeat", 0, step=2 + i, loss=0.412, examples_per_s=3100.0)) for i in range(20)]
+    dying = [*training(1), (5.95, -signal.SIGKILL)]
+    training_of(tmp_path, [[*training(0), *fast], dying], [finishing(0, first=300), finishing(1, first=300)]).run()
+    messages = [record.message for record in caplog.records if record.name == "lockstep.progress"]
+    assert messages[0] == "starting 2 workers"
+    expected = [(1, "0.500"), (2, "0.412"), (7, "0.412"), (12, "0.412"), (17, "0.412")]
+    restart = messages.index("restart 1 of 3: worker 1 was killed by SIGKILL at step 2")
+    assert messages[1:restart] == [f"step {n}/1000, loss {x}, 3,100 examples/s" for n, x in expected]
+    assert messages[restart + 1] == "step 301/1000, loss 0.500, 3,100 examples/s, 1 restart"
+    assert messages[-1] == "evaluating and exporting, 1 restart"
