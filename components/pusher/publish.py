@@ -108,7 +108,7 @@ def _publish(model_dir: Path, push_dir: Path, origin: Origin) -> versions.Versio
         for folder, _, _ in os.walk(staging_dir):
             _sync_dir(Path(folder))
         version_dir = push_dir / str(manifest.version)
-        os.rename(staging_dir, version_dir)
+        staging_dir.rename(version_dir)
     except BaseException:
         shutil.rmtree(staging_dir, ignore_errors=True)
         raise
@@ -122,7 +122,7 @@ def _remove_old(push_dir: Path, keep: int) -> tuple[int, ...]:
     for version in old:
         # A reader that lists versions while this one is being deleted must not find half of it.
         trash_dir = push_dir / f"{_TRASH_PREFIX}{version.number}-{uuid.uuid4().hex}"
-        os.rename(version.dir, trash_dir)
+        version.dir.rename(trash_dir)
         shutil.rmtree(trash_dir)
     return tuple(version.number for version in old)
 
@@ -147,7 +147,7 @@ def _locked(push_dir: Path, timeout_s: float) -> Iterator[None]:
             except BlockingIOError as e:
                 if time.monotonic() >= deadline:
                     raise StepFailed(
-                        f"push: another push to {push_dir} did not end within {timeout_s:g} s; look for it and run again"
+                        f"push: another push to {push_dir} did not end within {timeout_s:g} s; end it and run again"
                     ) from e
                 time.sleep(_LOCK_POLL_S)
         yield

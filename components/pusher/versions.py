@@ -1,4 +1,4 @@
-"""What a push folder holds: versions, their manifests, and which one is served. Standard library only; reads, never writes."""
+"""What a push folder holds: versions, their manifests, which one is served. Standard library only; never writes."""
 
 import dataclasses
 import hashlib

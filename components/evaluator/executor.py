@@ -1,0 +1,150 @@
+"""Runs an evaluation: models over the raw rows of a split, metrics by TFMA on Beam, a verdict, and the blessing."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+from tfx import types
+from tfx.components.evaluator import constants as blessing_keys
+from tfx.components.util import examples_utils
+from tfx.dsl.components.base import base_beam_executor
+from tfx.dsl.io import fileio
+from tfx.proto import example_gen_pb2
+from tfx.types import artifact_utils
+from tfx.utils import io_utils
+
+from lockstep.components import model_artifacts
+from lockstep.components.errors import ConfigurationError, DataError
+from lockstep.components.evaluator import baseline as baseline_lib
+from lockstep.components.evaluator import inference, tfma_results
+from lockstep.components.evaluator import metrics as metrics_lib
+from lockstep.components.evaluator.options import EvaluateSpec
+from lockstep.components.evaluator.verdict import VERDICT_NAME, BaselineOutcome, Verdict, judge
+from lockstep.components.pusher import versions
+
+_progress = logging.getLogger("lockstep.progress")
+
+
+class Executor(base_beam_executor.BaseBeamExecutor):
+    """Executor of ``component.Evaluator``."""
+
+    def Do(  # noqa: N802 - TFX's name
+        self,
+        input_dict: dict[str, list[types.Artifact]],
+        output_dict: dict[str, list[types.Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """Evaluates, writes TFMA's results and ``verdict.json``, and blesses or does not.
+
+        Args:
+          input_dict: ``examples``, ``model``, ``schema``.
+          output_dict: ``evaluation``, ``blessing``.
+          exec_properties: ``spec``, and ``baseline`` where a driver ran.
+
+        Raises:
+          ConfigurationError: A sliced column is not in the schema, or the model has other signatures.
+          DataError: The split has no rows.
+        """
+        spec = EvaluateSpec.from_json(exec_properties["spec"])
+        model_dir = model_artifacts.saved_model_dir(input_dict["model"])
+        # Where no driver runs (Kubeflow), nobody has asked yet what is served.
+        baseline = exec_properties.get("baseline") or versions.resolve_baseline(
+            None if spec.push_dir is None else Path(spec.push_dir), model_dir
+        )
+        evaluation = artifact_utils.get_single_instance(output_dict["evaluation"])
+        verdict = self._evaluate(spec, model_dir, baseline, input_dict, Path(evaluation.uri))
+        evaluation.set_string_custom_property("summary", verdict.summary)
+        _bless(
+            artifact_utils.get_single_instance(output_dict["blessing"]),
+            artifact_utils.get_single_instance(input_dict["model"]),
+            evaluation.uri,
+            baseline,
+            verdict,
+        )
+        _progress.info("%s", verdict.summary)
+
+    def _evaluate(
+        self,
+        spec: EvaluateSpec,
+        model_dir: Path,
+        baseline: str,
+        input_dict: dict[str, list[types.Artifact]],
+        output_dir: Path,
+    ) -> Verdict:
+        files = _example_files(input_dict["examples"], spec.split)
+        slice_columns = _slice_columns(spec, input_dict["schema"])
+        models = [inference.ScoredModel(name=tfma_results.CANDIDATE, dir=str(model_dir))]
+        inference.check_runs(models[0], spec.label, files[0])
+        opened = baseline_lib.open_baseline(spec, baseline, files[0])
+        if isinstance(opened, baseline_lib.UsableBaseline):
+            models.append(inference.ScoredModel(name=tfma_results.BASELINE, dir=str(opened.dir)))
+        config = tfma_results.eval_config(spec, models)
+        with self._make_beam_pipeline() as pipeline:
+            extracts = (
+                pipeline | "Files" >> beam.Create(files) | inference.ScoreFiles(models, spec.label, slice_columns)
+            )
+            tfma_results.evaluate_and_write(extracts, config, output_dir)
+        tfma_results.write_eval_run(config, models, str(Path(files[0]).parent), output_dir)
+        found = tfma_results.read_metrics(output_dir)
+        if tfma_results.CANDIDATE not in found:
+            raise DataError(f"examples: split {spec.split!r} has no rows in {Path(files[0]).parent}; give it some")
+        outcome = (
+            BaselineOutcome(state="compared", version=opened.version, metrics=found[tfma_results.BASELINE].overall)
+            if isinstance(opened, baseline_lib.UsableBaseline)
+            else opened
+        )
+        candidate = found[tfma_results.CANDIDATE]
+        names = spec.options.computed_metrics(spec.label_kind)
+        overall = {name: candidate.overall[name] for name in names if name in candidate.overall}
+        verdict = judge(spec.options, overall, candidate.slices, outcome)
+        tfma_results.write_validation(verdict, config.model_specs[0].name, output_dir)
+        (output_dir / VERDICT_NAME).write_text(verdict.to_json(), encoding="utf-8")
+        return verdict
+
+
+def _example_files(examples: list[types.Artifact], split: str) -> list[str]:
+    """Returns the files of a split, of every Examples artifact."""
+    for artifact in examples:
+        payload = examples_utils.get_payload_format(artifact)
+        if payload != example_gen_pb2.PayloadFormat.FORMAT_TF_EXAMPLE:
+            name = example_gen_pb2.PayloadFormat.Name(payload)
+            raise ConfigurationError(f"examples: payload format {name} is not supported; give FORMAT_TF_EXAMPLE")
+    files = [
+        path
+        for split_uri in artifact_utils.get_split_uris(examples, split)
+        for path in sorted(fileio.glob(io_utils.all_files_pattern(split_uri)))
+    ]
+    if not files:
+        raise DataError(f"examples: split {split!r} has no files in {examples[0].uri}; run the steps before again")
+    return files
+
+
+def _slice_columns(spec: EvaluateSpec, schemas: list[types.Artifact]) -> inference.SliceColumns:
+    """Returns the sliced columns with their types in the schema."""
+    if not spec.options.slices:
+        return {}
+    schema_uri = artifact_utils.get_single_uri(schemas)
+    schema = io_utils.SchemaReader().read(io_utils.get_only_uri_in_dir(schema_uri))
+    known = {feature.name: feature.type for feature in schema.feature}
+    for column in spec.options.slices:
+        if column not in known:
+            raise ConfigurationError("evaluate." + metrics_lib.unknown_name("slices", column, known))
+    return inference.slice_columns({column: known[column] for column in spec.options.slices})
+
+
+def _bless(
+    blessing: types.Artifact, model: types.Artifact, evaluation_uri: str, baseline: str, verdict: Verdict
+) -> None:
+    """Fills the blessing as the stock Evaluator does, so that a stock Pusher works too, and with what ours needs."""
+    name = blessing_keys.BLESSED_FILE_NAME if verdict.blessed else blessing_keys.NOT_BLESSED_FILE_NAME
+    io_utils.write_string_file(f"{blessing.uri}/{name}", "")
+    blessing.set_int_custom_property(blessing_keys.ARTIFACT_PROPERTY_BLESSED_KEY, int(verdict.blessed))
+    blessing.set_string_custom_property(blessing_keys.ARTIFACT_PROPERTY_CURRENT_MODEL_URI_KEY, model.uri)
+    blessing.set_int_custom_property(blessing_keys.ARTIFACT_PROPERTY_CURRENT_MODEL_ID_KEY, model.id)
+    blessing.set_string_custom_property("baseline", baseline)
+    blessing.set_string_custom_property("evaluation", evaluation_uri)
+    blessing.set_string_custom_property("metrics", json.dumps(dict(verdict.metrics)))
+    blessing.set_string_custom_property("reason", verdict.reason)
+    blessing.set_string_custom_property("summary", verdict.summary)

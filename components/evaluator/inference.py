@@ -1,0 +1,185 @@
+"""Reads raw examples and runs the models over them, a whole batch a call; gives TFMA one extract an example."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+from apache_beam.utils import shared
+from tensorflow_metadata.proto.v0 import schema_pb2
+from tensorflow_model_analysis import constants
+from tensorflow_model_analysis.slicer import slicer_lib
+
+from lockstep.components import serving
+from lockstep.components.errors import ConfigurationError, StepFailed
+
+# Larger ones gain nothing more: reading, parsing and the models are a few per cent of TFMA's own work by then.
+BATCH_SIZE = 2048
+
+# What a raw column of the schema is parsed as.
+SliceColumns = Mapping[str, tf.DType]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScoredModel:
+    """A model to run.
+
+    Args:
+      name: TFMA's name for it.
+      dir: The SavedModel.
+    """
+
+    name: str
+    dir: str
+
+
+class Scorer:
+    """Loaded models that turn serialised rows into labels and predictions in one graph call.
+
+    Only the label is asked of ``transform_features``, so TensorFlow prunes the rest of that graph away.
+
+    Args:
+      models: One or two models; the label is read through each one's own transformation.
+      label: Name of the transformed label.
+
+    Raises:
+      ConfigurationError: A model cannot be loaded, or lacks a signature or the label.
+    """
+
+    def __init__(self, models: Sequence[ScoredModel], label: str) -> None:
+        loaded = [serving.ServingModel(Path(model.dir)) for model in models]
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+        def score(serialized: tf.Tensor) -> list[tuple[tf.Tensor, tf.Tensor]]:
+            return [
+                (
+                    tf.reshape(_dense(model.transformed_feature(serialized, label)), [-1]),
+                    tf.reshape(model.predictions(serialized), [-1]),
+                )
+                for model in loaded
+            ]
+
+        self._score = score
+        score.get_concrete_function()
+
+    def __call__(self, serialized: tf.Tensor) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
+        """Returns (labels, predictions), each float [batch], a pair a model, for serialised rows [batch]."""
+        return [(labels.numpy(), predictions.numpy()) for labels, predictions in self._score(serialized)]
+
+
+def _dense(feature: Any) -> tf.Tensor:
+    """A stock preprocessing function may leave its label sparse; a missing one becomes NaN, which no gate passes."""
+    if isinstance(feature, tf.sparse.SparseTensor):
+        return tf.sparse.to_dense(tf.cast(feature, tf.float32), default_value=np.nan)
+    return tf.cast(feature, tf.float32)
+
+
+def read_batches(path: str) -> tf.data.Dataset:
+    """Returns a file's records as string tensors [batch]; a name that ends in ``.gz`` is read as gzip."""
+    compression = "GZIP" if path.endswith(".gz") else ""
+    return tf.data.TFRecordDataset(path, compression_type=compression).batch(BATCH_SIZE).prefetch(1)
+
+
+def check_runs(model: ScoredModel, label: str, path: str) -> None:
+    """Runs a model over the first rows of a file.
+
+    Raises:
+      ConfigurationError: The model cannot be loaded, lacks a signature or the label, or refuses the rows.
+      StepFailed: It gives something else than one number a row.
+    """
+    scorer = Scorer([model], label)
+    for serialized in read_batches(path).take(1):
+        rows = serialized[:16]
+        try:
+            [(labels, predictions)] = scorer(rows)
+        except tf.errors.OpError as e:
+            raise ConfigurationError(f"{model.dir}: refuses rows of {path}: {e.message}") from e
+        if not len(labels) == len(predictions) == len(rows):
+            raise StepFailed(
+                f"{model.dir}: gives {len(predictions)} predictions and {len(labels)} labels for {len(rows)} rows; "
+                "it must give one of each a row"
+            )
+
+
+class ScoreFiles(beam.PTransform):
+    """File names in; TFMA's extracts out, one an example: label, prediction and the slices that it falls into."""
+
+    def __init__(self, models: Sequence[ScoredModel], label: str, slice_columns: SliceColumns) -> None:
+        super().__init__()
+        self._score = _ScoreFile(models, label, slice_columns)
+
+    def expand(self, paths: Any) -> Any:
+        """Adds the steps to the pipeline."""
+        return paths | "Reshuffle" >> beam.Reshuffle() | "ScoreFile" >> beam.ParDo(self._score)
+
+
+class _ScoreFile(beam.DoFn):
+    def __init__(self, models: Sequence[ScoredModel], label: str, slice_columns: SliceColumns) -> None:
+        self._models = tuple(models)
+        self._label = label
+        self._slice_columns = dict(slice_columns)
+        # One copy of the models for all threads of a Beam worker.
+        self._shared = shared.Shared()
+
+    def setup(self) -> None:
+        self._scorer = self._shared.acquire(lambda: Scorer(self._models, self._label))
+        self._slicer = _Slicer(self._slice_columns)
+
+    def process(self, path: str) -> Iterator[dict[str, Any]]:
+        for serialized in read_batches(path):
+            slices = self._slicer(serialized)
+            yield from _extracts([model.name for model in self._models], self._scorer(serialized), slices)
+
+
+def _extracts(
+    names: Sequence[str], scores: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]], slices: Sequence[npt.NDArray[Any]]
+) -> Iterator[dict[str, Any]]:
+    """Yields what TFMA's own extractors yield after unbatching: values by model's name if there is more than one."""
+    for row, slice_keys in enumerate(slices):
+        labels = [model_labels[row : row + 1] for model_labels, _ in scores]
+        predictions = [model_predictions[row : row + 1] for _, model_predictions in scores]
+        several = len(names) > 1
+        yield {
+            constants.LABELS_KEY: dict(zip(names, labels, strict=True)) if several else labels[0],
+            constants.PREDICTIONS_KEY: dict(zip(names, predictions, strict=True)) if several else predictions[0],
+            constants.SLICE_KEY_TYPES_KEY: slice_keys,
+        }
+
+
+class _Slicer:
+    """Gives each row the slices it falls into: all, and one a value of each column; none where the value is missing.
+
+    TFMA's own slicer names the slices; it is asked once a combination of values, not once a row.
+    """
+
+    def __init__(self, columns: SliceColumns) -> None:
+        self._columns = tuple(columns)
+        self._features = {name: tf.io.RaggedFeature(dtype) for name, dtype in columns.items()}
+        specs = [slicer_lib.SingleSliceSpec(), *(slicer_lib.SingleSliceSpec(columns=[name]) for name in columns)]
+
+        @functools.cache
+        def keys(values: tuple[tuple[Any, ...], ...]) -> npt.NDArray[Any]:
+            features = {name: np.array(cell) for name, cell in zip(self._columns, values, strict=True) if cell}
+            found = slicer_lib.get_slices_for_features_dicts([], features, specs)
+            array: npt.NDArray[Any] = slicer_lib.slice_keys_to_numpy_array(sorted(set(found)))
+            return array
+
+        self._keys = keys
+
+    def __call__(self, serialized: tf.Tensor) -> list[npt.NDArray[Any]]:
+        if not self._features:
+            return [self._keys(())] * int(serialized.shape[0])
+        parsed = tf.io.parse_example(serialized, self._features)
+        columns = [[tuple(cell) for cell in parsed[name].to_list()] for name in self._columns]
+        return [self._keys(values) for values in zip(*columns, strict=True)]
+
+
+def slice_columns(types: Mapping[str, int]) -> SliceColumns:
+    """Returns columns with the types to parse them as, for columns with the types of a schema."""
+    dtypes = {schema_pb2.BYTES: tf.string, schema_pb2.INT: tf.int64, schema_pb2.FLOAT: tf.float32}
+    return {name: dtypes[kind] for name, kind in types.items()}
