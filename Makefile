@@ -1,0 +1,53 @@
+# What a person types. Needs make, a C++ compiler and a Python; everything else goes into .venv.
+#   make setup PYTHON=/path/to/python     another Python than the one that set-up would choose
+#   make setup INSTALLER=pip              pip instead of uv
+
+PYTHON ?=
+INSTALLER ?= auto
+VENV := .venv/bin
+
+# Set-up itself runs on any Python from 3.8. pyenv's shims exist on the path and fail when run, so each is tried.
+SETUP_PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.10 python /usr/bin/python3 \
+  $(wildcard $(HOME)/.pyenv/versions/3.*/bin/python3)
+
+.PHONY: help setup demo test test-fast check lock wheel clean
+
+help:  ## list what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+setup:  ## make the environment in .venv (cheap to repeat)
+	@for python in $(SETUP_PYTHONS); do \
+	  if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 8))' >/dev/null 2>&1; then \
+	    exec "$$python" requirements/install.py --installer $(INSTALLER) $(if $(PYTHON),--python "$(PYTHON)"); \
+	  fi; \
+	done; \
+	echo "Set-up: no Python 3.8 or newer runs here. Install Python 3.10, or 3.11 to 3.13 with glibc 2.39." >&2; exit 2
+
+demo: setup  ## run the taxi pipeline, from a CSV to a pushed model
+	@$(VENV)/lockstep run taxi
+
+test: setup  ## run all tests
+	@$(VENV)/python -m pytest
+
+test-fast: setup  ## run the tests that take seconds
+	@$(VENV)/python -m pytest -m "not slow"
+
+lint: setup  ## check format, lint, types and layers
+	$(VENV)/ruff format --check .
+	$(VENV)/ruff check .
+	$(VENV)/mypy
+	$(VENV)/lint-imports
+
+check: lint  ## lint, then run all tests
+	@$(VENV)/python -m pytest
+
+lock: setup  ## resolve requirements/*.in into the locks (UPGRADE=1: to the newest versions)
+	@$(VENV)/python requirements/lock.py $(if $(UPGRADE),--upgrade)
+
+wheel: setup  ## build the wheel into dist/
+	@rm -rf build/lib build/bdist.*
+	@$(VENV)/python -m build --wheel --no-isolation --outdir dist . >.cache/wheel.log || { cat .cache/wheel.log >&2; exit 1; }
+	@ls dist/*.whl
+
+clean:  ## remove the environment and everything built
+	@rm -rf .venv .cache build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
