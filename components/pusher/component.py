@@ -21,7 +21,7 @@ from lockstep.components.pusher.options import PushOptions
 
 _progress = logging.getLogger("lockstep.progress")
 
-_NOT_BLESSED_TOKEN = "not blessed"
+_NOTHING_TO_PUSH = "not blessed"
 
 
 def resolve_token(push_dir: Path, model_dir: Path, blessed: bool) -> str:
@@ -31,7 +31,7 @@ def resolve_token(push_dir: Path, model_dir: Path, blessed: bool) -> str:
     any other, such as one whose version was deleted or rolled back, a fresh one, which the push writes down.
     """
     if not blessed:
-        return _NOT_BLESSED_TOKEN
+        return _NOTHING_TO_PUSH
     served = versions.served_version(push_dir)
     if served is not None and served.manifest.model_sha256 == versions.content_sha256(model_dir):
         return served.manifest.token
