@@ -12,7 +12,8 @@ Standard library only: the supervisor imports it.
 import dataclasses
 import json
 import time
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal, TextIO
 
 PREFIX = "LOCKSTEP "
 
@@ -71,3 +72,39 @@ class WorkerEvent:
         except (ValueError, TypeError):
             return None
         return event if event.event in _NAMES and isinstance(event.worker, int) else None
+
+
+class Reporter:
+    """Writes a worker's events to its standard output, each as one whole line at once.
+
+    Args:
+      worker: Index of the worker.
+      stream: Where the lines go.
+      interval_s: Heartbeats that come sooner than that after the last line are dropped, unless they are urgent.
+      clock: Returns seconds; not set back while the process lives.
+    """
+
+    def __init__(
+        self, worker: int, stream: TextIO, *, interval_s: float = 0.5, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._worker = worker
+        self._stream = stream
+        self._interval_s = interval_s
+        self._clock = clock
+        self._last_s = float("-inf")
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the next heartbeat would be written."""
+        return self._clock() - self._last_s >= self._interval_s
+
+    def say(self, event: EventName, **values: Any) -> None:
+        """Writes an event; ``values`` are fields of `WorkerEvent`."""
+        self._stream.write(WorkerEvent(event=event, worker=self._worker, **values).to_line() + "\n")
+        self._stream.flush()
+        self._last_s = self._clock()
+
+    def beat(self, *, urgent: bool = False, **values: Any) -> None:
+        """Writes a heartbeat if one is due, or if it is urgent."""
+        if urgent or self.is_due:
+            self.say("heartbeat", **values)

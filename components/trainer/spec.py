@@ -188,7 +188,7 @@ class RunFiles:
 
     @property
     def training_path(self) -> Path:
-        """What the chief reports at the end, as JSON; for its keys see ``loop.TrainingReport``."""
+        """What the chief reports at the end, as JSON; for its keys see ``training.TrainingReport``."""
         return self.run_dir / "training.json"
 
     def worker_dir(self, worker: int) -> Path:

@@ -1,0 +1,176 @@
+"""The trained model as a SavedModel that takes raw records."""
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from lockstep.components.errors import ConfigurationError
+from lockstep.components.trainer.checkpoint import sync
+from lockstep.components.trainer.loop import model_columns
+
+if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
+    import tensorflow_transform as tft
+
+DESCRIPTION_PATH = Path("assets.extra") / "lockstep.json"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ServingColumns:
+    """Raw columns by what they are needed for.
+
+    Args:
+      served: What ``serving_default`` parses: every column that a feature is made of, but the label's own.
+      transformed: What ``transform_features`` parses: every column that a feature or the label is made of.
+    """
+
+    served: frozenset[str]
+    transformed: frozenset[str]
+
+
+def serving_columns(
+    transform_output: "tft.TFTransformOutput", model: "keras.Model", *, label: str
+) -> ServingColumns:
+    """Finds what can be served, from the transform graph.
+
+    Raises:
+      ConfigurationError: A feature of the model is made of the label's column, which is not known when serving; the
+        model takes something that is no transformed feature.
+    """
+    sources = sources_of_features(transform_output)
+    features = model_columns(model, dict.fromkeys(sources), label)
+    for name in features:
+        if label in sources[name]:
+            raise ConfigurationError(
+                f"feature {name!r}: made of the label's column {label!r}, which is not known when the model is served; "
+                "leave it out of the model"
+            )
+    return ServingColumns(
+        served=frozenset().union(*(columns for name, columns in sources.items() if name != label)) - {label},
+        transformed=frozenset().union(*sources.values()),
+    )
+
+
+def sources_of_features(transform_output: "tft.TFTransformOutput") -> dict[str, frozenset[str]]:
+    """Returns, for every transformed feature, the raw columns that it is computed from."""
+    import tensorflow as tf
+
+    function = tf.saved_model.load(transform_output.transform_savedmodel_dir).transform_fn
+    inputs = _by_name(function.structured_input_signature[0][0], function.inputs)
+    outputs = _by_name(function.structured_outputs, function.outputs)
+    column_of = {tensor.op.name: column for column, tensors in inputs.items() for tensor in tensors}
+    return {name: frozenset(_columns_before(tensors, column_of)) for name, tensors in outputs.items()}
+
+
+def export(
+    model: "keras.Model",
+    transform_output: "tft.TFTransformOutput",
+    columns: ServingColumns,
+    export_dir: Path,
+    *,
+    label: str,
+    label_kind: Literal["binary", "regression"],
+) -> None:
+    """Writes the SavedModel; ``export_dir`` appears whole or not at all.
+
+    Signatures, each with ``examples``, a string tensor [batch] of serialised raw tf.Examples:
+      ``serving_default``: ``predictions`` float32 [batch, 1]. The label's columns are not looked at; any other may be
+      absent from a record.
+      ``transform_features``: every transformed feature, the label too (as of a missing value where it is absent).
+    ``assets.extra/lockstep.json`` names the columns that ``serving_default`` reads, with their types, and the label.
+
+    Raises:
+      OSError, tf.errors.OpError: It could not be written; nothing stays.
+    """
+    import tensorflow as tf
+
+    raw_spec = transform_output.raw_feature_spec()
+    layer = transform_output.transform_features_layer()
+    root = tf.Module()
+    root.model, root.transform = model, layer
+    signatures = {
+        "serving_default": _serving(model, layer, {name: raw_spec[name] for name in sorted(columns.served)}, label),
+        "transform_features": _transforming(layer, {name: raw_spec[name] for name in sorted(columns.transformed)}),
+    }
+    types = {name: _type_name(raw_spec[name].dtype) for name in sorted(columns.served)}
+    description = {"raw_features": types, "label": label, "label_kind": label_kind}
+
+    export_dir.parent.mkdir(parents=True, exist_ok=True)
+    temporary_dir = export_dir.with_name(f".writing-{export_dir.name}")
+    if temporary_dir.exists():  # of an attempt that was killed here
+        shutil.rmtree(temporary_dir)
+    try:
+        tf.saved_model.save(root, str(temporary_dir), signatures=signatures)
+        description_path = temporary_dir / DESCRIPTION_PATH
+        description_path.parent.mkdir(exist_ok=True)
+        description_path.write_text(json.dumps(description, sort_keys=True, indent=2) + "\n", encoding="utf-8")
+        for path in temporary_dir.rglob("*"):
+            sync(path)
+        if export_dir.exists():  # of an attempt that was killed right after the line below
+            shutil.rmtree(export_dir)
+        temporary_dir.rename(export_dir)
+    except BaseException:
+        shutil.rmtree(temporary_dir, ignore_errors=True)
+        raise
+    sync(export_dir.parent)
+
+
+def _by_name(structure: Mapping[str, Any], flat: "Sequence[tf.Tensor]") -> "dict[str, list[tf.Tensor]]":
+    """Deals a function's flat tensors out to the names of a dict of (also sparse) tensors; captures stay over."""
+    import tensorflow as tf
+
+    remaining = iter(flat)
+    return {  # sorted: the order in which TensorFlow flattens a dict
+        name: [next(remaining) for _ in tf.nest.flatten(structure[name], expand_composites=True)]
+        for name in sorted(structure)
+    }
+
+
+def _columns_before(outputs: "list[tf.Tensor]", column_of: Mapping[str, str]) -> set[str]:
+    found, seen, waiting = set(), set(), [tensor.op for tensor in outputs]
+    while waiting:
+        operation = waiting.pop()
+        if operation.name in seen:
+            continue
+        seen.add(operation.name)
+        if operation.name in column_of:
+            found.add(column_of[operation.name])
+        waiting.extend(tensor.op for tensor in operation.inputs)
+    return found
+
+
+def _serving(model: "keras.Model", layer: Any, raw_spec: Mapping[str, Any], label: str) -> Any:
+    import tensorflow as tf
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
+    def serve(examples: "tf.Tensor") -> "dict[str, tf.Tensor]":
+        columns = _as_columns(layer(tf.io.parse_example(examples, raw_spec)))
+        predictions = model(model_columns(model, columns, label), training=False)
+        return {"predictions": tf.cast(predictions, tf.float32)}
+
+    return serve
+
+
+def _transforming(layer: Any, raw_spec: Mapping[str, Any]) -> Any:
+    import tensorflow as tf
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
+    def transform(examples: "tf.Tensor") -> "dict[str, tf.Tensor]":
+        return _as_columns(layer(tf.io.parse_example(examples, raw_spec)))
+
+    return transform
+
+
+def _as_columns(features: "Mapping[str, tf.Tensor]") -> "dict[str, tf.Tensor]":
+    """Gives scalar features the shape [batch, 1] that the training columns have."""
+    return {name: value[:, None] if value.shape.rank == 1 else value for name, value in features.items()}
+
+
+def _type_name(dtype: "tf.DType") -> str:
+    import tensorflow as tf
+
+    return {tf.int64: "int", tf.float32: "float", tf.string: "string"}[dtype]

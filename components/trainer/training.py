@@ -1,0 +1,214 @@
+"""One worker's training from specification to exported model: puts strategy, data, model and loop together."""
+
+import dataclasses
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+import tensorflow_transform as tft
+
+from lockstep.components.errors import ConfigurationError, UserError
+from lockstep.components.trainer import loop, models, strategies
+from lockstep.components.trainer.checkpoint import Checkpoints, sync
+from lockstep.components.trainer.evaluation import evaluate
+from lockstep.components.trainer.export import export, serving_columns
+from lockstep.components.trainer.heartbeat import Reporter
+from lockstep.components.trainer.input_pipeline import Records, TrainingInput
+from lockstep.components.trainer.spec import RunFiles, TrainSpec
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingReport:
+    """What the chief leaves in ``RunFiles.training_path``, as JSON with these keys.
+
+    Args:
+      steps: Global steps done.
+      loss: Mean training loss of the last call; None if this attempt only exported.
+      evaluation: Metric -> value on the evaluation split, as of ``evaluation.evaluate``; empty without records.
+      examples_per_s: Records of all workers a second in the loop, tracing and checkpoints left out; None if unknown.
+      records_per_epoch: Records in the training split.
+      steps_per_epoch: Global steps in which all of them are read.
+      attempt: The attempt that finished.
+      resumed_from: Step of the checkpoint that it went on from, 0 for none.
+      seconds: Of this attempt's ``start`` (to the first step), ``train``, ``evaluate`` and ``export``.
+      versions: Of TensorFlow and Keras.
+    """
+
+    steps: int
+    loss: float | None
+    evaluation: dict[str, float]
+    examples_per_s: float | None
+    records_per_epoch: int
+    steps_per_epoch: int
+    attempt: int
+    resumed_from: int
+    seconds: dict[str, float]
+    versions: dict[str, str]
+
+
+class Training:
+    """Joins the group and builds everything; blocks until all workers are there.
+
+    Args:
+      spec: What is trained.
+      task: This worker's place.
+      reporter: Hears events.
+      attempt: 1 for the first start of the group.
+
+    Raises:
+      UserError: The configuration, the data or the model's code cannot be used.
+      tf.errors.OpError: The group did not come together.
+    """
+
+    def __init__(self, spec: TrainSpec, task: strategies.Task, reporter: Reporter, *, attempt: int) -> None:
+        started_s = time.monotonic()
+        self._spec, self._task, self._reporter, self._attempt = spec, task, reporter, attempt
+        options = spec.options
+        strategies.limit_threads(task)
+        self._strategy = strategies.make_strategy(options, task)
+        # All workers start from equal weights whatever their number; the data have seeds of their own.
+        keras.utils.set_random_seed(options.seed)
+        self._transform_output = tft.TFTransformOutput(spec.transform_graph_dir)
+        self._data = TrainingInput(
+            self._records(spec.train_files),
+            batch_size=options.batch_size,
+            num_shards=options.num_virtual_shards,
+            worker=task.index,
+            num_workers=task.num_workers,
+            seed=options.seed,
+            shuffle_buffer=options.shuffle_buffer,
+        )
+        self._build()
+        self._checkpoints = Checkpoints(
+            Path(spec.checkpoint_dir), [v.value for v in self._variables()], is_chief=task.is_chief
+        )
+        self._first_step = self._checkpoints.restore()
+        strategies.separate_seeds(self._strategy, self.model, task)
+        self._seconds = {"start": time.monotonic() - started_s}
+
+    def train(self) -> loop.TrainingResult:
+        """Trains up to ``options.steps``; see ``loop.train``."""
+        self._reporter.say("training", step=self._first_step)
+        writer = self._event_writer()
+        steps = loop.StepFunction(self._strategy, self.model, self._optimizer, self._loss, self._spec.label)
+
+        def on_call(step: int, losses: "np.ndarray[Any, Any]", rate: float | None) -> None:
+            with writer.as_default(step):
+                tf.summary.scalar("train/loss", float(losses.mean()))
+                if rate is not None:
+                    tf.summary.scalar("train/examples_per_s", rate)
+
+        result = loop.train(
+            steps,
+            self._data,
+            self._checkpoints,
+            self._spec.options,
+            first_step=self._first_step,
+            reporter=self._reporter,
+            before_save=self._agree_on_statistics,
+            on_call=on_call,
+        )
+        writer.close()
+        self._seconds["train"] = result.train_s
+        return result
+
+    def digest(self) -> str:
+        """Returns the digest of the weights, the same on every worker."""
+        return loop.digest(self.model)
+
+    def finish(self, result: loop.TrainingResult) -> None:
+        """Evaluates, exports and reports; for the chief alone, after the last collective."""
+        self._reporter.say("exporting", step=result.step)
+        started_s = time.monotonic()
+        evaluation = self._evaluate(result.step)
+        evaluated_s = time.monotonic()
+        spec = self._spec
+        export(
+            self.model,
+            self._transform_output,
+            self._serving_columns,
+            Path(spec.export_dir),
+            label=spec.label,
+            label_kind=spec.label_kind,
+        )
+        self._seconds |= {"evaluate": evaluated_s - started_s, "export": time.monotonic() - evaluated_s}
+        report = TrainingReport(
+            steps=result.step,
+            loss=result.loss,
+            evaluation=evaluation,
+            examples_per_s=result.examples_per_s,
+            records_per_epoch=sum(self._data.deal.sizes),
+            steps_per_epoch=self._data.steps_per_epoch,
+            attempt=self._attempt,
+            resumed_from=result.first_step,
+            seconds=self._seconds,
+            versions={"tensorflow": tf.__version__, "keras": keras.__version__},
+        )
+        write_report(report, RunFiles(Path(spec.run_dir)).training_path)
+
+    def _build(self) -> None:
+        """Builds model, optimizer and loss within the strategy's scope."""
+        spec = self._spec
+        with self._strategy.scope():
+            try:
+                self.model = models.build_model(spec.model, self._transform_output, spec.label, spec.label_kind)
+            except UserError:
+                raise
+            except Exception as e:
+                # The function is the user's, or was given the user's parameters: it fails the same way each time.
+                raise ConfigurationError(f"model.build: {spec.model.build!r} failed: {type(e).__name__}: {e}") from e
+            strategies.check_model(self.model, self._task)
+            self._serving_columns = serving_columns(self._transform_output, self.model, label=spec.label)
+            self._create_weights()
+            self._loss = loop.per_example_loss(self.model, spec.label_kind)
+            self._optimizer = loop.optimizer_of(self.model, spec.options)
+        self._statistics = strategies.unsynchronised_statistics(self.model)
+
+    def _create_weights(self) -> None:
+        """Calls a subclassed model once: its weights must exist before the optimizer and the checkpoint do."""
+        if not self.model.built:
+            columns, _, _ = next(iter(self._data.batches()))
+            self.model(loop.model_columns(self.model, columns, self._spec.label), training=False)
+
+    def _variables(self) -> "list[keras.Variable]":
+        return [*self.model.weights, *strategies.seed_states(self.model), *self._optimizer.variables]
+
+    def _agree_on_statistics(self) -> None:
+        strategies.average_over_workers(self._strategy, self._statistics)
+
+    def _records(self, files: tuple[str, ...]) -> Records:
+        return Records(files, self._transform_output.transformed_feature_spec(), self._spec.label)
+
+    def _event_writer(self) -> "tf.summary.SummaryWriter":
+        if not self._task.is_chief:
+            return tf.summary.create_noop_writer()
+        return tf.summary.create_file_writer(self._spec.tensorboard_dir)
+
+    def _evaluate(self, step: int) -> dict[str, float]:
+        if not self._spec.eval_files:
+            return {}
+        metrics = evaluate(
+            self.model,
+            self._records(self._spec.eval_files),
+            self._loss,
+            self._spec.label_kind,
+            on_batch=lambda: self._reporter.beat(step=step),
+        )
+        with self._event_writer().as_default(step):
+            for name, value in metrics.items():
+                tf.summary.scalar(f"eval/{name}", value)
+            tf.summary.flush()
+        return metrics
+
+
+def write_report(report: TrainingReport, path: Path) -> None:
+    """Writes the report as JSON; the file appears whole or not at all."""
+    temporary_path = path.with_name(f".writing-{path.name}")
+    temporary_path.write_text(json.dumps(dataclasses.asdict(report), sort_keys=True, indent=2), encoding="utf-8")
+    sync(temporary_path)
+    os.replace(temporary_path, path)

@@ -1,0 +1,75 @@
+"""The program of one worker process: reads the specification, trains with its peers, and the chief exports.
+
+How it is started and what it says is in ``spec.py`` and ``heartbeat.py``.
+"""
+
+import argparse
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO, NoReturn
+
+from lockstep.components.errors import UserError
+from lockstep.components.trainer.heartbeat import Reporter
+from lockstep.components.trainer.spec import TrainSpec
+from lockstep.components.trainer.strategies import Task
+
+EXIT_FAILED = 1
+EXIT_USER_ERROR = 2
+EXIT_ORPHANED = 3
+
+
+def main(arguments: Sequence[str]) -> NoReturn:
+    """Runs one worker and ends the process; ``arguments`` are those of ``spec.worker_command`` after the program."""
+    parser = argparse.ArgumentParser(prog="lockstep-worker")
+    parser.add_argument("spec_path", type=Path)
+    parser.add_argument("--attempt", type=int, required=True)
+    parser.add_argument("--stop-at-eof", action="store_true")
+    options = parser.parse_args(arguments)
+    if options.stop_at_eof:
+        end_at_eof(sys.stdin.buffer)
+    spec = TrainSpec.from_json(options.spec_path.read_text(encoding="utf-8"))
+    task = Task.from_tf_config(os.environ.get("TF_CONFIG"), workers=spec.options.workers)
+    # Appended: a folder of the user's called `components` or `tests` must not shadow an installed package.
+    sys.path.extend(path for path in spec.import_paths if path not in sys.path)
+    code = run(spec, task, Reporter(task.index, sys.stdout), attempt=options.attempt)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not `sys.exit`: TensorFlow's destructors may hang or crash once everything is written.
+    os._exit(code)
+
+
+def run(spec: TrainSpec, task: Task, reporter: Reporter, *, attempt: int) -> int:
+    """Trains, and says how it went; returns the exit code. What goes wrong is reported, never raised."""
+    reporter.say("started")
+    try:
+        from lockstep.components.trainer.training import Training
+
+        training = Training(spec, task, reporter, attempt=attempt)
+        result = training.train()
+        weights_digest = training.digest()
+        if task.is_chief:
+            training.finish(result)
+    except UserError as e:
+        reporter.say("failed", message=str(e), traceback=traceback.format_exc(), user_error=True)
+        return EXIT_USER_ERROR
+    except Exception as e:  # noqa: BLE001  the boundary of the process: the supervisor gets the cause
+        reporter.say("failed", message=f"{type(e).__name__}: {e}", traceback=traceback.format_exc())
+        return EXIT_FAILED
+    reporter.say("done", step=result.step, digest=weights_digest, records=result.records)
+    return 0
+
+
+def end_at_eof(stream: BinaryIO) -> None:
+    """Ends the process with `EXIT_ORPHANED` as soon as the other end of ``stream`` is closed; returns at once."""
+
+    def wait() -> None:
+        # By the descriptor: a thread that holds the stream's lock would block the interpreter's exit.
+        while os.read(stream.fileno(), 1024):
+            pass
+        os._exit(EXIT_ORPHANED)
+
+    threading.Thread(target=wait, name="supervisor-watch", daemon=True).start()
