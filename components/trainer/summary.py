@@ -11,7 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Attempt", "TrainingOutcome", "installed_versions", "write_summary"]
+from lockstep.components.trainer.spec import TrainSpec
+
+__all__ = ["SUMMARY_NAME", "Attempt", "TrainingOutcome", "installed_versions", "training_summary", "write_summary"]
+
+SUMMARY_NAME = "summary.json"
 
 _DISTRIBUTIONS = ("tfx-lockstep", "tfx", "tensorflow", "keras", "tensorflow-transform", "numpy")
 
@@ -70,6 +74,42 @@ class TrainingOutcome:
     def restarts(self) -> int:
         """How often the group was started again."""
         return len(self.attempts) - 1
+
+
+def training_summary(
+    spec: TrainSpec, outcome: TrainingOutcome, report: Mapping[str, Any], *, versions: Mapping[str, str], seconds: float
+) -> dict[str, Any]:
+    """Returns the content of ``summary.json``.
+
+    Args:
+      spec: What was trained.
+      outcome: How the supervisor saw it.
+      report: The chief's ``loop.TrainingReport``.
+      versions: Name -> version.
+      seconds: Of the whole step.
+
+    Returns:
+      ``options``, ``model``, ``steps``, ``restarts``, ``attempts`` (as ``Attempt``), ``loss``, ``evaluation`` (metric
+      -> value), ``examples_per_s``, ``records_per_worker`` (in the last attempt), ``records_per_epoch``,
+      ``steps_per_epoch``, ``weights_digest``, ``seconds`` (``total``, ``supervised``, and the chief's by phase) and
+      ``versions``. ``loss`` and ``examples_per_s`` are null if the last attempt had no step left to do.
+    """
+    return {
+        "options": dataclasses.asdict(spec.options),
+        "model": dataclasses.asdict(spec.model),
+        "steps": outcome.steps,
+        "restarts": outcome.restarts,
+        "attempts": [dataclasses.asdict(attempt) for attempt in outcome.attempts],
+        "loss": outcome.loss,
+        "evaluation": dict(report["evaluation"]),
+        "examples_per_s": report["examples_per_s"] or outcome.examples_per_s,
+        "records_per_worker": list(outcome.records),
+        "records_per_epoch": report["records_per_epoch"],
+        "steps_per_epoch": report["steps_per_epoch"],
+        "weights_digest": outcome.digest,
+        "seconds": {"total": round(seconds, 3), "supervised": outcome.seconds, **report["seconds"]},
+        "versions": dict(versions),
+    }
 
 
 def installed_versions() -> dict[str, str]:

@@ -32,7 +32,7 @@ from lockstep.components.errors import ConfigurationError, StepFailed
 from lockstep.components.trainer.group_watch import Failure, GroupWatch
 from lockstep.components.trainer.heartbeat import WorkerEvent
 from lockstep.components.trainer.launchers import Launcher, WorkerGroup
-from lockstep.components.trainer.spec import RunFiles, TrainOptions, worker_command
+from lockstep.components.trainer.spec import TrainOptions
 from lockstep.components.trainer.summary import Attempt, TrainingOutcome
 
 __all__ = ["Supervisor"]
@@ -51,7 +51,8 @@ class Supervisor:
     Args:
       launcher: Where the workers run.
       options: Of the training.
-      run_dir: Folder of the run, where ``spec.json`` is.
+      run_dir: Folder of the run, for logs.
+      command: Gives the command of a worker for an attempt's number.
       clock: Seconds that only grow.
       sleep: Waits that many seconds of ``clock``.
     """
@@ -62,12 +63,14 @@ class Supervisor:
         launcher: Launcher,
         options: TrainOptions,
         run_dir: Path,
+        command: Callable[[int], tuple[str, ...]],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._launcher = launcher
         self._options = options
         self._run_dir = run_dir
+        self._command = command
         self._clock = clock
         self._sleep = sleep
         self._begin_s = 0.0
@@ -116,9 +119,13 @@ class Supervisor:
         progress = _ProgressReport(options=self._options, restarts=number - 1)
         if number == 1:
             _progress.info("starting %d worker%s", self._options.workers, "" if self._options.workers == 1 else "s")
-        command = worker_command(spec_path=RunFiles(self._run_dir).spec_path, attempt=number)
         self._launcher.start(
-            WorkerGroup(command=command, num_workers=self._options.workers, attempt=number, run_dir=self._run_dir)
+            WorkerGroup(
+                command=self._command(number),
+                num_workers=self._options.workers,
+                attempt=number,
+                run_dir=self._run_dir,
+            )
         )
         failure = self._watch(watch, progress, signals)
         self._attempts.append(

@@ -150,6 +150,7 @@ def _start_worker(group: WorkerGroup, worker: int, ports: list[int]) -> _Worker:
         "task": {"type": "worker", "index": worker},
     }
     log_path = group.log_path(worker)
+    log_path.unlink(missing_ok=True)  # events of an earlier run would be taken for this one's
     with log_path.open("ab") as log:  # appending: standard output and error must not overwrite each other
         process = subprocess.Popen(
             group.command,

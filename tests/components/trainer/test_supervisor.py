@@ -90,6 +90,11 @@ class ScriptedLauncher:
         self._group = None
 
 
+def command(attempt: int) -> tuple[str, ...]:
+    """What an attempt's workers run."""
+    return ("worker", str(attempt))
+
+
 def event(name: Any, worker: int, **values: Any) -> str:
     """A line of a worker's output."""
     return WorkerEvent(event=name, worker=worker, **values).to_line()
@@ -135,7 +140,12 @@ def training_of(tmp_path: Path, *attempts: list[Script], **options: Any) -> Run:
     launcher = ScriptedLauncher(clock, *attempts)
     values = {"workers": 2, "steps": 1000, "start_timeout_s": 30.0, "heartbeat_timeout_s": 10.0, **options}
     supervisor = Supervisor(
-        launcher=launcher, options=TrainOptions(**values), run_dir=tmp_path, clock=clock, sleep=clock.sleep
+        launcher=launcher,
+        options=TrainOptions(**values),
+        run_dir=tmp_path,
+        command=command,
+        clock=clock,
+        sleep=clock.sleep,
     )
     return Run(clock, launcher, supervisor)
 
@@ -161,7 +171,7 @@ def test_a_killed_worker_restarts_the_whole_group(tmp_path: Path) -> None:
     )
     outcome = run.run()
     assert run.launcher.calls == ["start", "stop", "start", "stop"]
-    assert [command[command.index("--attempt") + 1] for command in run.launcher.commands] == ["1", "2"]
+    assert run.launcher.commands == [("worker", "1"), ("worker", "2")]
     first, second = outcome.attempts
     assert (first.worker, first.signal_name, first.last_step) == (1, "SIGKILL", 4)
     assert first.cause == "worker 1 was killed by SIGKILL at step 4"
@@ -346,7 +356,9 @@ def test_a_signal_stops_the_group_and_raises(tmp_path: Path, number: int, error:
     launcher = ScriptedLauncher(clock, [training(0, until_s=60), training(1, until_s=60)])
     options = TrainOptions(workers=2)
     with pytest.raises(error):
-        Supervisor(launcher=launcher, options=options, run_dir=tmp_path, clock=clock, sleep=sleep).run()
+        Supervisor(
+            launcher=launcher, options=options, run_dir=tmp_path, command=command, clock=clock, sleep=sleep
+        ).run()
     assert launcher.calls == ["start", "stop"]
     assert signal.getsignal(number) is before
 
@@ -362,7 +374,9 @@ def test_a_launcher_that_cannot_start_is_not_tried_again(tmp_path: Path) -> None
     clock = Clock()
     launcher = Refusing(clock)
     with pytest.raises(StepFailed, match="base_port: 5000"):
-        Supervisor(launcher=launcher, options=TrainOptions(), run_dir=tmp_path, clock=clock, sleep=clock.sleep).run()
+        Supervisor(
+            launcher=launcher, options=TrainOptions(), run_dir=tmp_path, command=command, clock=clock, sleep=clock.sleep
+        ).run()
     assert launcher.calls == ["start", "stop"]
 
 

@@ -1,0 +1,53 @@
+"""What the pipeline tells the trainer's step: its one execution property, as JSON."""
+
+import dataclasses
+import json
+from typing import Literal
+
+from lockstep.components.trainer.spec import ModelOptions, TrainOptions, _from_plain
+
+__all__ = ["TrainStep"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainStep:
+    """The ``spec`` of ``DistributedTrainer``.
+
+    Args:
+      options: The ``train`` block.
+      model: The ``model`` block.
+      label: Name of the label, both the raw column and the transformed feature.
+      label_kind: What it is.
+      work_dir: Local folder for checkpoints and logs of trainings that are under way or failed; made where missing. It
+        must outlive the step's outputs, which TFX deletes when the step fails.
+      import_paths: Folders appended to the workers' ``sys.path`` for the user's modules.
+      train_split: Split of the examples to train on.
+      eval_split: Split to evaluate on at the end; None evaluates nothing.
+    """
+
+    options: TrainOptions
+    model: ModelOptions
+    label: str
+    label_kind: Literal["binary", "regression"]
+    work_dir: str
+    import_paths: tuple[str, ...] = ()
+    train_split: str = "train"
+    eval_split: str | None = "eval"
+
+    def __post_init__(self) -> None:
+        for name in ("label", "work_dir", "train_split"):
+            if not getattr(self, name):
+                raise ValueError(f"{name}: {getattr(self, name)!r} is not allowed; give a name")
+
+    def to_json(self) -> str:
+        """Returns the document, with sorted keys: equal steps give equal text."""
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> "TrainStep":
+        """Reads what ``to_json`` wrote.
+
+        Raises:
+          ValueError: Not JSON, a key is unknown or absent, or a value has the wrong type or is not allowed.
+        """
+        return _from_plain(cls, json.loads(text), "spec")
