@@ -1,10 +1,14 @@
 """The ``data`` block of a pipeline's configuration."""
 
+import codecs
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Literal
 
 ColumnType = Literal["int", "float", "string"]
+
+_SPLIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -12,7 +16,7 @@ class CsvOptions:
     """How CSV text is read.
 
     Args:
-      delimiter: One character.
+      delimiter: One character of ASCII.
       encoding: A Python codec name; the text is decoded with it before parsing.
       null_tokens: Cells that mean "no value"; an empty cell always does.
     """
@@ -21,17 +25,28 @@ class CsvOptions:
     encoding: str = "utf-8"
     null_tokens: tuple[str, ...] = ("NA", "N/A", "null", "NULL", "None", "nan", "NaN", "-")
 
+    def __post_init__(self) -> None:
+        if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n':
+            raise ValueError(f"delimiter: {self.delimiter!r} is not allowed; give one character, such as ',' or ';'")
+        try:
+            codecs.lookup(self.encoding)
+        except LookupError as e:
+            raise ValueError(
+                f"encoding: {self.encoding!r} is not allowed; give a Python codec, such as 'utf-8' or 'latin-1'"
+            ) from e
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataOptions:
     """Where the rows come from and how they are dealt into splits and shards.
 
     Args:
-      path: A file, a folder or a glob; relative paths are relative to the YAML file.
+      path: A file, a folder or a glob; relative paths are relative to the YAML file. Hidden files and files named
+        ``_*`` in a folder or glob are left out. TFX's ``{SPAN}``, ``{VERSION}`` and date patterns are understood.
       format: ``csv`` or ``parquet``; None picks by the file's name.
       splits: Name of split -> weight (integers of 1 or more). A row goes to a split by the hash of its values, so
         it stays there when rows are added.
-      num_shards: Files per split.
+      num_shards: Files per split, 1 or more.
       types: Column -> type, where the inferred one is not wanted.
       options: How CSV is read.
     """
@@ -42,3 +57,38 @@ class DataOptions:
     num_shards: int = 4
     types: Mapping[str, ColumnType] = dataclasses.field(default_factory=dict)
     options: CsvOptions = CsvOptions()
+
+    def __post_init__(self) -> None:
+        if not self.path or "://" in self.path:
+            raise ValueError(f"path: {self.path!r} is not allowed; give a local file, folder or glob")
+        if not self.splits:
+            raise ValueError("splits: {} is not allowed; name at least one, such as {train: 2, eval: 1}")
+        for name, weight in self.splits.items():
+            if not _SPLIT_NAME.fullmatch(name):
+                raise ValueError(f"splits: the name {name!r} is not allowed; use letters, digits, '_' and '-'")
+            if weight < 1:
+                raise ValueError(f"splits.{name}: {weight} is not allowed; give 1 or more")
+        if not 1 <= self.num_shards <= 1000:
+            raise ValueError(f"num_shards: {self.num_shards} is not allowed; give 1 to 1000")
+        for column, kind in self.types.items():
+            if kind not in ("int", "float", "string"):
+                raise ValueError(f"types.{column}: {kind!r} is not allowed; give int, float or string")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Requirements:
+    """What the rest of the pipeline needs of the rows.
+
+    Args:
+      columns: Must be there.
+      complete_columns: Must be there, and have a value in every row: the label's.
+      on_missing: What a row without such a value means: ``error`` stops, ``drop`` leaves the row out and counts it.
+    """
+
+    columns: tuple[str, ...] = ()
+    complete_columns: tuple[str, ...] = ()
+    on_missing: Literal["error", "drop"] = "error"
+
+    def __post_init__(self) -> None:
+        if self.on_missing not in ("error", "drop"):
+            raise ValueError(f"on_missing: {self.on_missing!r} is not allowed; give error or drop")

@@ -1,0 +1,57 @@
+"""Runs ExampleGen's work inside a TFX pipeline."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tfx import types
+from tfx.components.util import examples_utils
+from tfx.dsl.components.base import base_beam_executor, base_executor
+from tfx.proto import example_gen_pb2
+from tfx.types import artifact_utils, standard_component_specs
+from tfx.utils import proto_utils
+
+from lockstep.components.example_gen.files import matched_files
+from lockstep.components.example_gen.ingest import ingest
+from lockstep.components.example_gen.spec import ExampleGenSpec
+
+ROWS_PROPERTY = "rows"
+DROPPED_PROPERTY = "dropped"
+
+
+class Executor(base_beam_executor.BaseBeamExecutor):
+    """Writes the examples, without Beam.
+
+    It is a Beam executor to TFX, whose Kubeflow compiler expects one of a file-based ExampleGen.
+    """
+
+    def __init__(self, context: base_beam_executor.BaseBeamExecutor.Context | None = None) -> None:
+        # Not the Beam executor's own: given Beam arguments, that builds a package of TFX for workers, for two seconds.
+        base_executor.BaseExecutor.__init__(self, context)
+
+    def Do(  # noqa: N802 - TFX's name
+        self,
+        input_dict: dict[str, list[types.Artifact]],
+        output_dict: dict[str, list[types.Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """Fills the output artifact ``examples``; it appears whole or not at all.
+
+        Custom properties: TFX's own, and the JSON texts ``rows`` (split -> rows) and ``dropped`` (reason -> rows).
+
+        Raises:
+          DataError: The input cannot be used.
+          StepFailed: There is no space left.
+        """
+        self._log_startup(input_dict, output_dict, exec_properties)
+        spec = ExampleGenSpec.from_json(exec_properties["spec"])
+        input_config = example_gen_pb2.Input()
+        proto_utils.json_to_proto(exec_properties[standard_component_specs.INPUT_CONFIG_KEY], input_config)
+        files = matched_files(exec_properties[standard_component_specs.INPUT_BASE_KEY], input_config.splits[0].pattern)
+        artifact = artifact_utils.get_single_instance(output_dict[standard_component_specs.EXAMPLES_KEY])
+        manifest = ingest(files, spec.data, Path(artifact.uri), spec.requirements)
+        artifact.split_names = artifact_utils.encode_split_names(list(manifest.rows))
+        examples_utils.set_payload_format(artifact, example_gen_pb2.FORMAT_TF_EXAMPLE)
+        examples_utils.set_file_format(artifact, "tfrecords_gzip")
+        artifact.set_string_custom_property(ROWS_PROPERTY, json.dumps(manifest.rows))
+        artifact.set_string_custom_property(DROPPED_PROPERTY, json.dumps(dict(manifest.dropped)))

@@ -1,0 +1,136 @@
+"""From files to an Examples artifact's folder; knows nothing of TFX."""
+
+import collections
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lockstep.components.errors import DataError
+from lockstep.components.example_gen.arrow_buffers import is_valid
+from lockstep.components.example_gen.csv_source import CsvSource
+from lockstep.components.example_gen.encoding import encode_examples, frame_records
+from lockstep.components.example_gen.files import format_of
+from lockstep.components.example_gen.options import DataOptions, Requirements
+from lockstep.components.example_gen.parquet_source import ParquetSource
+from lockstep.components.example_gen.row_hash import Hashes, hash_rows
+from lockstep.components.example_gen.shards import MANIFEST_NAME, Manifest, ShardWriter, published_folder
+from lockstep.components.example_gen.source import RowBatch, Source, missing_column
+
+_log = logging.getLogger(__name__)
+_progress = logging.getLogger("lockstep.progress")
+
+_PROGRESS_EVERY_S = 1.0
+
+
+def open_source(files: Sequence[str], data: DataOptions) -> Source:
+    """Returns the reader for the files' format.
+
+    Raises:
+      DataError: The format is unknown, or the columns cannot be used.
+    """
+    kind = data.format or format_of(files)
+    return CsvSource(files, data) if kind == "csv" else ParquetSource(files, data)
+
+
+def ingest(files: Sequence[str], data: DataOptions, folder: Path, requirements: Requirements) -> Manifest:
+    """Writes all rows as sharded TFRecords under ``folder``, whole or not at all; the same input gives the same bytes.
+
+    A row goes to its split by the hash of its values (``row_hash``). Within a split the rows of a batch are put in the
+    order of their hashes and dealt to the shards in turn: a light shuffle in bounded memory, so that a file sorted by
+    label does not make shards of one label. The order between batches is that of the files.
+
+    Args:
+      files: Paths, in the order in which they are read.
+      data: Splits, shards, declared types and how the text is read; ``path`` is not used.
+      folder: The artifact's; made if absent.
+      requirements: Checked before anything is written, and on every row.
+
+    Raises:
+      DataError: The input cannot be used.
+      StepFailed: There is no space left.
+    """
+    source = open_source(files, data)
+    for name in (*requirements.columns, *requirements.complete_columns):
+        if name not in source.columns:
+            raise DataError(missing_column(name, files[0], source.columns))
+    types = source.infer_types()
+    tally = _Tally(source, requirements)
+    with published_folder(folder) as staging:
+        with ShardWriter(staging, tuple(data.splits), data.num_shards) as writer:
+            for batch in source.batches(types):
+                _write(tally.kept(batch), data, writer)
+            tally.check_rows(files, {name: sum(s.records for s in shards) for name, shards in writer.shards().items()})
+        manifest = Manifest(
+            shards=writer.shards(), types=types, missing=dict(tally.missing), dropped=dict(tally.dropped)
+        )
+        (staging / MANIFEST_NAME).write_text(manifest.to_json())
+    return manifest
+
+
+def assign_splits(hashes: Hashes, weights: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Returns the index of each row's split: the hash modulo the sum of the weights, laid along them."""
+    buckets = (hashes % np.uint64(sum(weights))).astype(np.int64)
+    return np.searchsorted(np.cumsum(weights), buckets, side="right")
+
+
+def _write(batch: RowBatch, data: DataOptions, writer: ShardWriter) -> None:
+    hashes = hash_rows(batch.hashed.items(), batch.num_rows)
+    assigned = assign_splits(hashes, tuple(data.splits.values()))
+    framed = frame_records(encode_examples(batch.columns, batch.num_rows))
+    # By the high bits: the low ones tell the split, and would be alike within it.
+    order = np.argsort(hashes >> np.uint64(16), kind="stable")
+    for index, split in enumerate(data.splits):
+        writer.write(split, framed.take(pa.array(order[assigned[order] == index])))
+
+
+class _Tally:
+    """Counts rows, applies the requirements to each batch, and says how far the reading is."""
+
+    def __init__(self, source: Source, requirements: Requirements) -> None:
+        self._source = source
+        self._requirements = requirements
+        self._rows = 0
+        self._reported_at = time.monotonic()
+        self.missing: collections.Counter[str] = collections.Counter()
+        self.dropped: collections.Counter[str] = collections.Counter()
+
+    def kept(self, batch: RowBatch) -> RowBatch:
+        for name in self._requirements.complete_columns:
+            if batch.columns[name].null_count:
+                batch = self._without_missing(batch, name)
+        for name, values in batch.columns.items():
+            self.missing[name] += values.null_count
+        self._rows += batch.num_rows
+        if time.monotonic() - self._reported_at > _PROGRESS_EVERY_S:
+            self._reported_at = time.monotonic()
+            _progress.info("%s rows", f"{self._rows:,}")
+        return batch
+
+    def check_rows(self, files: Sequence[str], rows: dict[str, int]) -> None:
+        if not self._rows:
+            lost = ", ".join(f"{count} {reason}" for reason, count in self.dropped.items())
+            raise DataError(f"{', '.join(files[:3])}: no rows" + (f" are left ({lost})" if lost else ""))
+        for split, count in rows.items():
+            if not count:
+                raise DataError(
+                    f"the split {split!r} is empty: none of {self._rows} rows came to it; "
+                    "give more rows, other weights in data.splits, or leave the split out"
+                )
+        for name, count in self.missing.items():
+            if count == self._rows:
+                _log.warning("column %r has no value in any row; its feature is absent from all examples", name)
+        for reason, count in self.dropped.items():
+            _log.warning("%d rows dropped: %s", count, reason)
+
+    def _without_missing(self, batch: RowBatch, name: str) -> RowBatch:
+        keep = is_valid(batch.columns[name])
+        if self._requirements.on_missing == "error":
+            where = self._source.place(batch.path, batch.first_row + int(np.flatnonzero(~keep)[0]))
+            raise DataError(f"{where}: column {name!r} has no value, and every row needs one")
+        self.dropped[f"without {name}"] += int((~keep).sum())
+        return batch.filtered(keep)

@@ -1,0 +1,186 @@
+"""Rows of Parquet files, as typed Arrow columns."""
+
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lockstep.components.errors import DataError
+from lockstep.components.example_gen.columns import CellError, convert, precision_loss, to_float32
+from lockstep.components.example_gen.options import ColumnType, DataOptions
+from lockstep.components.example_gen.source import RowBatch, missing_column
+
+_log = logging.getLogger(__name__)
+
+_BATCH_ROWS = 32_768
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+
+
+class ParquetSource:
+    """Reads Parquet files in bounded memory; the files' own types are the columns' types.
+
+    Booleans become 0 and 1, dates and timestamps seconds since 1970 in UTC, decimals floats, NaN missing. A column that
+    is int in one file and float in another is float in all.
+
+    Args:
+      files: Paths; all have the same columns, in any order.
+      data: Declared types.
+
+    Raises:
+      DataError: On construction, when a file or column cannot be used.
+    """
+
+    def __init__(self, files: Sequence[str], data: DataOptions) -> None:
+        self._declared = data.types
+        self._schemas = {path: _schema(path) for path in files}
+        first = files[0]
+        self.columns = tuple(name for name in self._schemas[first].names if not _PANDAS_INDEX.fullmatch(name))
+        if len(set(self.columns)) < len(self.columns):
+            raise DataError(f"{first}: a column name occurs more than once: {', '.join(self.columns)}")
+        for path, schema in self._schemas.items():
+            differing = {name for name in schema.names if not _PANDAS_INDEX.fullmatch(name)} ^ set(self.columns)
+            if differing:
+                names = ", ".join(sorted(differing))
+                raise DataError(f"{path}: its columns are not those of {first}; only in one: {names}")
+        for name in self._declared:
+            if name not in self.columns:
+                raise DataError(f"data.types.{name}: {missing_column(name, first, self.columns)}")
+
+    def infer_types(self) -> dict[str, ColumnType]:
+        """Returns the type of each column, declared or the files'.
+
+        Raises:
+          DataError: A column holds what no feature can, or differs between files beyond int and float.
+        """
+        types: dict[str, ColumnType] = {}
+        for name in self.columns:
+            if name in self._declared:
+                types[name] = self._declared[name]
+                continue
+            kinds = {path: _column_type(path, schema.field(name)) for path, schema in self._schemas.items()}
+            found = {kind for kind in kinds.values() if kind is not None} or {"float"}
+            if found == {"int", "float"}:
+                found = {"float"}
+            if len(found) > 1:
+                places = ", ".join(f"{kind} in {path}" for path, kind in kinds.items())
+                raise DataError(f"column {name!r} is {places}; declare data.types.{name}: string")
+            types[name] = next(iter(found))
+        return types
+
+    def check(self) -> None:
+        """Does nothing: the reader itself checks Parquet."""
+
+    def batches(self, types: Mapping[str, ColumnType]) -> Iterator[RowBatch]:
+        """Gives all rows, file by file.
+
+        Args:
+          types: Of the columns wanted.
+
+        Raises:
+          DataError: A value does not have its type, or a file is corrupt.
+        """
+        warned: set[str] = set()
+        for path in self._schemas:
+            first_row = 0
+            for batch in self._arrow_batches(path, list(types)):
+                values = {name: _plain(batch.column(name)) for name in types}
+                columns = {}
+                for name, kind in types.items():
+                    columns[name] = self._converted(path, first_row, name, values[name], kind)
+                    if kind == "float" and name not in warned and pa.types.is_integer(values[name].type):
+                        self._warn_of_loss(name, values[name], columns[name], path, first_row, warned)
+                yield RowBatch(path=path, first_row=first_row, columns=columns, hashed=values)
+                first_row += batch.num_rows
+
+    def place(self, path: str, row: int) -> str:
+        """Returns ``file, row n`` with rows counted from 1."""
+        return f"{path}, row {row + 1}"
+
+    def _arrow_batches(self, path: str, names: list[str]) -> Iterator[pa.RecordBatch]:
+        try:
+            with pq.ParquetFile(path) as file:
+                yield from file.iter_batches(batch_size=_BATCH_ROWS, columns=names)
+        except (pa.ArrowException, OSError) as e:
+            raise DataError(f"{path}: cannot be read to its end: {e}") from e
+
+    def _converted(self, path: str, first_row: int, name: str, values: pa.Array, kind: ColumnType) -> pa.Array:
+        try:
+            return _convert(values, kind)
+        except CellError as e:
+            where = self.place(path, first_row + e.row)
+            raise DataError(f"{where}: column {name!r}: {e.problem}; declare data.types.{name}") from e
+
+    def _warn_of_loss(
+        self, name: str, wide: pa.Array, narrow: pa.Array, path: str, first_row: int, warned: set[str]
+    ) -> None:
+        row = precision_loss(wide, narrow)
+        if row is not None:
+            warned.add(name)
+            _log.warning(
+                "%s: column %r: %s becomes %.1f as float32, which holds whole numbers up to 16777216 exactly",
+                self.place(path, first_row + row), name, wide[row].as_py(), narrow[row].as_py(),
+            )  # fmt: skip
+
+
+def _schema(path: str) -> pa.Schema:
+    try:
+        return pq.read_schema(path)
+    except (pa.ArrowException, OSError) as e:
+        raise DataError(f"{path}: not a Parquet file: {e}") from e
+
+
+def _column_type(path: str, field: pa.Field) -> ColumnType | None:
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    if pa.types.is_null(kind):
+        return None
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return "int"
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return "float"
+    if _is_bytes(kind):
+        return "string"
+    raise DataError(
+        f"{path}: column {field.name!r} is of type {field.type}; only numbers, strings and times can be read"
+    )
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    checks = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
+    return any(check(kind) for check in checks) or pa.types.is_fixed_size_binary(kind)
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    """Returns the values as int64, float64, string or binary."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    kind = values.type
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return values.cast(pa.timestamp("s"), safe=False).cast(pa.int64())
+    if pa.types.is_boolean(kind) or pa.types.is_null(kind):
+        return values.cast(pa.int64())
+    if pa.types.is_integer(kind):
+        return values if kind == pa.uint64() else values.cast(pa.int64())
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return values.cast(pa.float64())
+    return values.cast(pa.binary()) if pa.types.is_fixed_size_binary(kind) else values
+
+
+def _convert(values: pa.Array, kind: ColumnType) -> pa.Array:
+    if _is_bytes(values.type):
+        return convert(values.cast(pa.string()) if kind != "string" else values, kind)
+    if kind == "string":
+        return values.cast(pa.string()).cast(pa.binary())
+    if kind == "float":
+        return to_float32(values.cast(pa.float64(), safe=False))
+    if pa.types.is_floating(values.type):
+        values = pc.if_else(pc.is_nan(values), None, values)
+    try:
+        return values.cast(pa.int64())
+    except pa.ArrowInvalid as e:
+        wide = values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
+        row = int(np.flatnonzero((np.floor(wide) != wide) | (np.abs(wide) >= 2.0**63))[0])
+        raise CellError(row, f"{values[row].as_py()!r} is not an int (of 64 bits)") from e

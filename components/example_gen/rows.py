@@ -1,0 +1,95 @@
+"""Rows outside a pipeline: raw rows to tf.Examples for prediction, Python values to an Examples folder for tests."""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from lockstep.components.errors import DataError
+from lockstep.components.example_gen.encoding import encode_examples, frame_records
+from lockstep.components.example_gen.files import matched_files, split_path
+from lockstep.components.example_gen.ingest import open_source
+from lockstep.components.example_gen.options import ColumnType, CsvOptions, DataOptions
+from lockstep.components.example_gen.shards import MANIFEST_NAME, Manifest, ShardWriter, published_folder
+
+_log = logging.getLogger(__name__)
+
+_DEFAULT_OPTIONS = CsvOptions()
+
+Value = int | float | str | bytes | None | Sequence[int] | Sequence[float] | Sequence[str] | Sequence[bytes]
+
+
+def read_examples(
+    path: str, types: Mapping[str, ColumnType], options: CsvOptions = _DEFAULT_OPTIONS
+) -> Iterator[list[bytes]]:
+    """Gives the rows of a file, folder or glob as batches of serialised tf.Examples, every row in order.
+
+    Args:
+      path: CSV or Parquet, told by the file's name.
+      types: The columns wanted; others in the files are left out. One that the files do not have is absent from every
+        example, with a warning.
+      options: How CSV text is read.
+
+    Raises:
+      DataError: No file, no rows, none of the columns, or a value that does not have its type.
+    """
+    files = matched_files(*split_path(path))
+    source = open_source(files, DataOptions(path=path, options=options))
+    known = {name: kind for name, kind in types.items() if name in source.columns}
+    if not known:
+        raise DataError(f"{path} has none of the columns {', '.join(types)} (columns: {', '.join(source.columns)})")
+    absent = [name for name in types if name not in known]
+    if absent:
+        _log.warning("%s has no column %s: missing in every row", path, ", ".join(absent))
+    empty = True
+    source.check()
+    for batch in source.batches(known):
+        empty = False
+        yield encode_examples(batch.columns, batch.num_rows).to_pylist()
+    if empty:
+        raise DataError(f"{path}: no rows")
+
+
+def write_examples(
+    rows_by_split: Mapping[str, Iterable[Mapping[str, Value]]], folder: Path, num_shards: int = 1
+) -> Manifest:
+    """Writes Python values as the folder of an Examples artifact, whole or not at all, and returns its manifest.
+
+    Args:
+      rows_by_split: Split -> rows, each column -> int, float, str or bytes, or a sequence of them; None and an absent
+        key are missing values. The order of rows is kept within a shard.
+      folder: Made if absent.
+      num_shards: Files a split.
+
+    Raises:
+      TypeError: A value is of another type.
+    """
+    with published_folder(folder) as staging:
+        with ShardWriter(staging, tuple(rows_by_split), num_shards) as writer:
+            for split, rows in rows_by_split.items():
+                records = [_example(row) for row in rows]
+                writer.write(split, frame_records(pa.array(records, pa.binary())))
+        manifest = Manifest(shards=writer.shards())
+        (staging / MANIFEST_NAME).write_text(manifest.to_json())
+    return manifest
+
+
+def _example(row: Mapping[str, Value]) -> bytes:
+    from tensorflow.core.example import example_pb2
+
+    example = example_pb2.Example()
+    for name, value in row.items():
+        if value is None:
+            continue
+        values = list(value) if isinstance(value, Sequence) and not isinstance(value, str | bytes) else [value]
+        feature = example.features.feature[name]
+        if all(isinstance(item, int) for item in values):
+            feature.int64_list.value.extend(values)
+        elif all(isinstance(item, int | float) for item in values):
+            feature.float_list.value.extend(values)
+        elif all(isinstance(item, str | bytes) for item in values):
+            feature.bytes_list.value.extend(item.encode() if isinstance(item, str) else item for item in values)
+        else:
+            raise TypeError(f"{name}: {value!r} is not an int, float, str or bytes, or a sequence of one of them")
+    return bytes(example.SerializeToString(deterministic=True))

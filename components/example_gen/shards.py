@@ -1,0 +1,192 @@
+"""Sharded gzip TFRecords of several splits, and the manifest that says how many records are in each file."""
+
+import contextlib
+import dataclasses
+import errno
+import json
+import os
+import shutil
+import tempfile
+import zlib
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lockstep.components.errors import StepFailed
+from lockstep.components.example_gen.arrow_buffers import binary_buffers
+
+MANIFEST_NAME = "manifest.json"
+
+_GZIP_LEVEL = 1  # level 6 takes three times as long for a tenth less
+_GZIP_WBITS = 31  # zlib writes a gzip header without name or time, so equal records give equal files
+_NUM_THREADS = 2  # compression releases Python's lock
+_MAX_WAITING = 64  # parts of a batch between encoding and disk
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Shard:
+    """One file of records: its name under the artifact's folder, and how many records it holds."""
+
+    path: str
+    records: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What is in an Examples artifact; ``manifest.json`` at its root, beside the splits' folders.
+
+    Args:
+      shards: Split -> its files, in order.
+      types: Column -> int, float or string.
+      missing: Column -> rows without a value, of those written.
+      dropped: Reason -> rows that were read and left out.
+    """
+
+    shards: Mapping[str, Sequence[Shard]]
+    types: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    missing: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    dropped: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Split -> rows."""
+        return {split: sum(shard.records for shard in shards) for split, shards in self.shards.items()}
+
+    def to_json(self) -> str:
+        """Returns the text of ``manifest.json``."""
+        return json.dumps({"rows": self.rows, **dataclasses.asdict(self)}, indent=2)
+
+    @classmethod
+    def load(cls, uri: str) -> "Manifest":
+        """Reads the manifest of the artifact at the local folder ``uri``."""
+        data: dict[str, Any] = json.loads((Path(uri) / MANIFEST_NAME).read_text())
+        del data["rows"]
+        shards = {split: tuple(Shard(**shard) for shard in shards) for split, shards in data.pop("shards").items()}
+        return cls(shards=shards, **data)
+
+
+@contextlib.contextmanager
+def published_folder(target: Path) -> Iterator[Path]:
+    """Gives a folder to write into; what is in it moves to ``target`` at the end, the manifest last.
+
+    Nothing stays, in either place, when the body raises.
+
+    Raises:
+      StepFailed: There is no space left.
+    """
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=".writing-", dir=target))
+        try:
+            yield staging
+            for item in sorted(staging.iterdir(), key=lambda path: path.name == MANIFEST_NAME):
+                item.rename(target / item.name)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+    except OSError as e:
+        if e.errno not in _NO_SPACE:
+            raise
+        free_mb = shutil.disk_usage(target).free >> 20
+        raise StepFailed(
+            f"no space left to write the examples in {target} ({free_mb} MB free, or a limit on files: {e.strerror}); "
+            "make room there, or give another folder with --root"
+        ) from e
+
+
+class ShardWriter:
+    """Deals records to the files of their split; compresses and writes in threads of its own.
+
+    Records go to a split's files in turn, so that the files differ by at most one record. Use as a context manager:
+    on leaving the block all files are complete and on disk. ``write`` blocks while too much waits to be written.
+
+    Args:
+      folder: Where ``Split-<name>`` folders are made; exists.
+      splits: Their names.
+      num_shards: Files of each split, 1 or more.
+    """
+
+    def __init__(self, folder: Path, splits: Sequence[str], num_shards: int) -> None:
+        self._folder = folder
+        self._counts = {split: [0] * num_shards for split in splits}
+        self._files: dict[str, list[_GzipFile]] = {}
+        self._threads = [ThreadPoolExecutor(1, "shards") for _ in range(_NUM_THREADS)]
+        self._waiting: deque[Future[None]] = deque()
+
+    def __enter__(self) -> "ShardWriter":
+        for split, counts in self._counts.items():
+            (self._folder / f"Split-{split}").mkdir()
+            self._files[split] = [_GzipFile(self._folder / self._name(split, i)) for i in range(len(counts))]
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._submit_all_finished()
+        finally:
+            for thread in self._threads:
+                thread.shutdown(wait=True, cancel_futures=True)
+            for file in (file for files in self._files.values() for file in files):
+                file.abandon()
+
+    def write(self, split: str, framed: pa.Array) -> None:
+        """Adds records in TFRecord framing (binary) to ``split``.
+
+        Raises:
+          OSError: A file cannot be written, perhaps of an earlier call.
+        """
+        counts = self._counts[split]
+        begin = sum(counts) % len(counts)
+        for i, file in enumerate(self._files[split]):
+            rows = np.arange((i - begin) % len(counts), len(framed), len(counts))
+            if len(rows):
+                data, _ = binary_buffers(framed.take(pa.array(rows)))
+                counts[i] += len(rows)
+                self._submit(i, file.write, data)
+
+    def shards(self) -> dict[str, tuple[Shard, ...]]:
+        """Returns split -> its files with the records written so far."""
+        return {
+            split: tuple(Shard(path=self._name(split, i), records=count) for i, count in enumerate(counts))
+            for split, counts in self._counts.items()
+        }
+
+    def _name(self, split: str, i: int) -> str:
+        return f"Split-{split}/data_tfrecord-{i:05d}-of-{len(self._counts[split]):05d}.gz"
+
+    def _submit(self, shard: int, action: Any, *arguments: Any) -> None:
+        # A shard always goes to the same thread: its parts stay in order.
+        self._waiting.append(self._threads[shard % len(self._threads)].submit(action, *arguments))
+        while len(self._waiting) > _MAX_WAITING:
+            self._waiting.popleft().result()
+
+    def _submit_all_finished(self) -> None:
+        for files in self._files.values():
+            for i, file in enumerate(files):
+                self._submit(i, file.finish)
+        while self._waiting:
+            self._waiting.popleft().result()
+
+
+class _GzipFile:
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("xb")
+        self._compressor = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WBITS)
+
+    def write(self, data: "np.ndarray[Any, Any]") -> None:
+        self._file.write(self._compressor.compress(data.data))
+
+    def finish(self) -> None:
+        self._file.write(self._compressor.flush())
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+    def abandon(self) -> None:
+        with contextlib.suppress(OSError):  # what could not be flushed has been reported by the write that failed
+            self._file.close()
