@@ -15,9 +15,8 @@ from lockstep.transforms.features import (
     transformed_features,
     vocabulary_name,
 )
-
-# Share of all rows by which a bucket may miss its quantile; tf.Transform's own default for 10 buckets.
-_QUANTILE_ERROR = 0.01
+from lockstep.transforms.statistics import analyze_numbers
+from lockstep.transforms.vocabularies import VocabularyOptions, analyze_tokens
 
 
 class _Column(NamedTuple):
@@ -45,85 +44,57 @@ def preprocessing_fn(inputs: Mapping[str, Any], custom_config: Mapping[str, Any]
     """
     features, label = from_config(custom_config)
     transformed_features(features, label)
-    outputs = _scale(
-        {column: _numbers(inputs, column, "numeric") for column in _of_kind(features, "numeric")}, features
-    )
-    outputs |= _bucketize(
-        {column: _numbers(inputs, column, "buckets") for column in _of_kind(features, "buckets")}, features
-    )
-    for column in _of_kind(features, "vocabulary"):
-        outputs[column] = _look_up(_tokens(inputs, column), column, features[column])
-    outputs[label.column] = _label(inputs, label)
+    scaled = {name: _numbers(inputs, name, "numeric") for name in _of_kind(features, "numeric")}
+    bucketized = {name: _numbers(inputs, name, "buckets") for name in _of_kind(features, "buckets")}
+    tokens = {name: _tokens(inputs, name) for name in _of_kind(features, "vocabulary")}
+    outputs = {label.column: _label(inputs, label)}
+    if scaled or bucketized:
+        values = tf.concat([_fill(column, float("nan")) for column in (scaled | bucketized).values()], axis=1)
+        statistics = analyze_numbers(values, len(scaled), [features[name].num_buckets for name in bucketized])
+        for i, (name, column) in enumerate(scaled.items()):
+            outputs[name] = _scale(column, statistics.mean[i], statistics.deviation[i])
+            if features[name].missing == "indicator":
+                outputs[name + MISSING_SUFFIX] = tf.cast(~column.present, tf.float32)
+        for (name, column), edges in zip(bucketized.items(), statistics.edges, strict=True):
+            outputs[name] = _bucketize(column, edges)
+    if tokens:
+        options = [VocabularyOptions(name=vocabulary_name(name), top_k=features[name].top_k) for name in tokens]
+        vocabularies = analyze_tokens(tf.concat([column.values for column in tokens.values()], axis=1), options)
+        for (name, column), vocabulary in zip(tokens.items(), vocabularies, strict=True):
+            outputs[name] = _look_up(column, vocabulary, features[name].num_oov)
     return outputs
 
 
 def _of_kind(features: Mapping[str, Feature], kind: str) -> list[str]:
-    return [column for column, feature in features.items() if feature.kind == kind]
+    return [name for name, feature in features.items() if feature.kind == kind]
 
 
-def _scale(columns: Mapping[str, _Column], features: Mapping[str, Feature]) -> dict[str, tf.Tensor]:
-    if not columns:
-        return {}
-    # One analyzer for all columns: tf.Transform's time on small data is that of Beam's stages, not of the values.
-    stacked = tf.concat([_fill(column, float("nan")) for column in columns.values()], axis=1)
-    mean, variance = tft.mean(stacked, reduce_instance_dims=False), tft.var(stacked, reduce_instance_dims=False)
-    lowest, highest = _range(columns)
-    outputs = {}
-    for i, (name, column) in enumerate(columns.items()):
-        # A sum of equal values, divided by their number, can miss them by a rounding error, which a division by the
-        # standard deviation of the same size would blow up to 1: so the range decides what is constant, not the variance.
-        useful = column.present & (highest[i] > lowest[i]) & (variance[i] > 0)
-        score = tf.math.divide_no_nan(column.values - mean[i], tf.sqrt(variance[i]))
-        score = tf.clip_by_value(score, tf.float32.min, tf.float32.max)
-        outputs[name] = tf.cast(tf.where(useful, score, tf.zeros_like(score)), tf.float32)
-        if features[name].missing == "indicator":
-            outputs[name + MISSING_SUFFIX] = tf.cast(~column.present, tf.float32)
-    return outputs
+def _scale(column: _Column, mean: tf.Tensor, deviation: tf.Tensor) -> tf.Tensor:
+    # A deviation of 0 is exact (see `Moments`), so it means a constant column: its score is 0, as is a missing value's.
+    score = tf.math.divide_no_nan(column.values - mean, deviation)
+    score = tf.clip_by_value(score, tf.float32.min, tf.float32.max)
+    return tf.cast(tf.where(column.present, score, tf.zeros_like(score)), tf.float32)
 
 
-def _range(columns: Mapping[str, _Column]) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the least and the greatest present value of each column, both [columns]; inf and -inf if there is none."""
-    num_columns = len(columns)
-    highest = [_fill(column, float("-inf")) for column in columns.values()]
-    negated = [_fill(_Column(-column.values, column.present), float("-inf")) for column in columns.values()]
-    extremes = tft.max(tf.concat(highest + negated, axis=1), reduce_instance_dims=False)
-    return -extremes[num_columns:], extremes[:num_columns]
+def _bucketize(column: _Column, edges: tf.Tensor) -> tf.Tensor:
+    # With infinity as the last edge, the index of a missing value is in the range that tf.Transform records.
+    infinity = tf.constant([float("inf")], tf.float64)
+    return tft.apply_buckets(_fill(column, float("inf")), tf.concat([edges, infinity], axis=0)[tf.newaxis])
 
 
-def _bucketize(columns: Mapping[str, _Column], features: Mapping[str, Feature]) -> dict[str, tf.Tensor]:
-    outputs = {}
-    for num_buckets in sorted({features[name].num_buckets for name in columns}):
-        alike = {name: column for name, column in columns.items() if features[name].num_buckets == num_buckets}
-        stacked = tf.concat([_fill(column, float("nan")) for column in alike.values()], axis=1)
-        boundaries = tft.quantiles(stacked, num_buckets, epsilon=_QUANTILE_ERROR, reduce_instance_dims=False)
-        boundaries = tf.where(tf.math.is_finite(boundaries), boundaries, tf.zeros_like(boundaries))
-        for i, (name, column) in enumerate(alike.items()):
-            # Infinity as the last boundary makes the index of a missing value part of what tf.Transform records as range.
-            edges = tf.concat([boundaries[i], [float("inf")]], axis=0)[tf.newaxis]
-            outputs[name] = tft.apply_buckets(_fill(column, float("inf")), edges)
-    return outputs
-
-
-def _look_up(column: _Column, name: str, feature: Feature) -> tf.Tensor:
-    present_tokens = tf.boolean_mask(column.values, column.present)
-    vocabulary = tft.vocabulary(present_tokens, top_k=feature.top_k, vocab_filename=vocabulary_name(name))
-
+def _look_up(column: _Column, vocabulary: tf.Tensor, num_oov: int) -> tf.Tensor:
     def look_up(tokens: tf.Tensor, vocabulary_file: Any) -> tuple[tf.Tensor, tf.Tensor]:
         # Outside of a function's graph, or the table would be made again at every call of the exported one.
-        lift = isinstance(vocabulary_file, str) or tf.is_tensor(vocabulary_file) and hasattr(vocabulary_file, "numpy")
-        with tf.init_scope() if tf.inside_function() and lift else contextlib.nullcontext():
-            initializer = tf.lookup.TextFileInitializer(
-                vocabulary_file,
-                tf.string,
-                tf.lookup.TextFileIndex.WHOLE_LINE,
-                tf.int64,
-                tf.lookup.TextFileIndex.LINE_NUMBER,
-            )
-            table = tf.lookup.StaticVocabularyTable(initializer, feature.num_oov)
+        known = isinstance(vocabulary_file, str) or hasattr(vocabulary_file, "numpy")
+        with tf.init_scope() if known and tf.inside_function() else contextlib.nullcontext():
+            whole_line, line_number = tf.lookup.TextFileIndex.WHOLE_LINE, tf.lookup.TextFileIndex.LINE_NUMBER
+            lines = tf.lookup.TextFileInitializer(vocabulary_file, tf.string, whole_line, tf.int64, line_number)
+            table = tf.lookup.StaticVocabularyTable(lines, num_oov)
             size = table.size()
+        # One index more than the table has, so that a missing value's is in the range that tf.Transform records.
         return tf.where(column.present, table.lookup(tokens), size), size + 1
 
-    return tft.apply_vocabulary(column.values, vocabulary, num_oov_buckets=feature.num_oov, lookup_fn=look_up)
+    return tft.apply_vocabulary(column.values, vocabulary, num_oov_buckets=num_oov, lookup_fn=look_up)
 
 
 def _label(inputs: Mapping[str, Any], label: Label) -> tf.Tensor:
@@ -140,7 +111,7 @@ def _label(inputs: Mapping[str, Any], label: Label) -> tf.Tensor:
 
 
 def _fill(column: _Column, value: float) -> tf.Tensor:
-    return tf.where(column.present, column.values, tf.constant(value, column.values.dtype))
+    return tf.where(column.present, column.values, tf.constant(value, tf.float64))
 
 
 def _numbers(inputs: Mapping[str, Any], name: str, kind: str) -> _Column:
@@ -154,11 +125,12 @@ def _numbers(inputs: Mapping[str, Any], name: str, kind: str) -> _Column:
 
 
 def _tokens(inputs: Mapping[str, Any], name: str) -> _Column:
-    """Returns a column in strings; whole numbers are written out."""
+    """Returns a column in strings: whole numbers are written out, missing values are empty."""
     values, present = _dense(inputs, name)
     if values.dtype.is_floating:
         raise ValueError(_type_message(name, "vocabulary", "text or whole numbers", "numbers with a decimal point"))
-    return _Column(values if values.dtype == tf.string else tf.strings.as_string(values), present)
+    tokens = values if values.dtype == tf.string else tf.strings.as_string(values)
+    return _Column(tf.where(present, tokens, ""), present)
 
 
 def _type_message(name: str, kind: str, needed: str, got: str) -> str:

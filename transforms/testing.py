@@ -152,13 +152,17 @@ def _column_types(rows: Sequence[Row], declared: Mapping[str, Type]) -> dict[str
         for name, value in row.items():
             found = values.setdefault(name, set())
             if value is not None:
-                found.add("string" if isinstance(value, str | bytes) else "float" if isinstance(value, float) else "int")
+                found.add(
+                    "string" if isinstance(value, str | bytes) else "float" if isinstance(value, float) else "int"
+                )
     types: dict[str, Type] = dict(declared)
     for name, found in values.items():
         if name in declared:
             continue
         if not found or (len(found) > 1 and "string" in found):
-            raise ValueError(f"rows: column {name!r} has {'text and numbers' if found else 'no value'}; give types its type")
+            raise ValueError(
+                f"rows: column {name!r} has {'text and numbers' if found else 'no value'}; give types its type"
+            )
         types[name] = "float" if "float" in found else found.pop()
     return types
 
