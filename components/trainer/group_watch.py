@@ -30,6 +30,7 @@ _ECHO = re.compile(
     r"|UNAVAILABLE|Socket closed|Connection reset by peer|failed to connect to all addresses"
     r"|[Cc]oordination service|Barrier"
 )
+_ERROR_LINE = re.compile(r"[\w.]+(Error|Exception|Interrupt)\b.*: ")
 _ECHO_WAIT_S = 3.0  # how long a failure may show later than its echo: a dying process first writes its traceback
 _USER_ERROR_EXIT_CODE = 2
 _DISK_FULL = "No space left on device"
@@ -247,11 +248,13 @@ class _Worker:
         details = (self._failed and (self._failed.traceback or self._failed.message)) or "\n".join(self._tail)
         signal_name = _signal_name(self.exit_code)
         if self._failed is not None:
-            cause = f"worker {self.index} failed {self.at_step}: {self._failed.message or 'without a message'}"
+            cause = f"worker {self.index} failed {self.at_step}: {_one_line(self._failed.message or 'no message')}"
         elif signal_name is not None:
             cause = f"worker {self.index} was killed by {signal_name} {self.at_step}"
         else:
             cause = f"worker {self.index} ended with exit code {self.exit_code} {self.at_step}, without being done"
+            if self._tail and _ERROR_LINE.match(self._tail[-1]):
+                cause += f": {self._tail[-1]}"
         kind: Literal["user", "disk_full", "fault"] = "fault"
         if (self._failed is not None and self._failed.user_error) or self.exit_code == _USER_ERROR_EXIT_CODE:
             kind = "user"
@@ -266,6 +269,14 @@ class _Worker:
             signal_name=signal_name,
             kind=kind,
         )
+
+
+def _one_line(message: str) -> str:
+    """Returns the line of an error that says most: TensorFlow's begin with "in user code:" and the like."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    if not lines or not lines[0].endswith(":"):
+        return lines[0] if lines else message
+    return ([line for line in lines[1:] if _ERROR_LINE.match(line)] or lines)[-1]
 
 
 def _signal_name(exit_code: int | None) -> str | None:

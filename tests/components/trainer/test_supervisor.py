@@ -234,6 +234,15 @@ def test_the_first_cause_is_told_and_not_its_echo(tmp_path: Path) -> None:
     assert run.supervisor.attempts[0].worker == 1
 
 
+def test_an_error_of_many_lines_is_told_by_its_telling_one(tmp_path: Path) -> None:
+    """TensorFlow's errors from traced code begin with "in user code:"; the cause is one line further down."""
+    message = "ValueError: in user code:\n\n    File loop.py, line 1\n\n    ValueError: destinations can not be empty\n"
+    failing = [*training(1), (4.1, event("failed", 1, message=message, traceback=message))]
+    run = training_of(tmp_path, [training(0), failing], [finishing(0), finishing(1)])
+    cause = run.run().attempts[0].cause
+    assert cause == "worker 1 failed at step 2: ValueError: destinations can not be empty"
+
+
 def test_a_stopped_worker_is_found_behind_the_echo(tmp_path: Path) -> None:
     """Peers of a stopped process fail with "aborted"; the cause is the worker that says nothing."""
     echoing = [*training(0), (8.0, event("failed", 0, message="UnavailableError", traceback=ABORTED)), (8.1, 1)]
