@@ -47,7 +47,7 @@ def evaluate(
         metrics["mae"] = keras.metrics.MeanAbsoluteError(name="mae")
     dataset = records.read().batch(_BATCH).map(records.parse, num_parallel_calls=2).prefetch(2)
 
-    @tf.function(input_signature=[_any_batch(dataset.element_spec)])
+    @tf.function(input_signature=[_any_batch(dataset.element_spec)], autograph=False)
     def update(columns: "dict[str, tf.Tensor]") -> None:
         label = tf.cast(columns[records.label], tf.float32)
         predictions = model(model_columns(model, columns, records.label), training=False)

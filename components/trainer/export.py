@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
     import tensorflow_transform as tft
+
+RawSpec = Mapping[str, Any]
 
 DESCRIPTION_PATH = Path("assets.extra") / "lockstep.json"
 
@@ -59,7 +61,7 @@ def sources_of_features(transform_output: "tft.TFTransformOutput") -> dict[str, 
     """Returns, for every transformed feature, the raw columns that it is computed from."""
     import tensorflow as tf
 
-    function = tf.saved_model.load(transform_output.transform_savedmodel_dir).transform_fn
+    function = _load_transform(transform_output).transform_fn
     inputs = _by_name(function.structured_input_signature[0][0], function.inputs)
     outputs = _by_name(function.structured_outputs, function.outputs)
     column_of = {tensor.op.name: column for column, tensors in inputs.items() for tensor in tensors}
@@ -89,12 +91,12 @@ def export(
     import tensorflow as tf
 
     raw_spec = transform_output.raw_feature_spec()
-    layer = transform_output.transform_features_layer()
     root = tf.Module()
-    root.model, root.transform = model, layer
+    # What tf.Transform saved, not its TransformFeaturesLayer: as a tf_keras model that would be traced for seconds.
+    root.model, root.transform = model, _load_transform(transform_output)
     signatures = {
-        "serving_default": _serving(model, layer, {name: raw_spec[name] for name in sorted(columns.served)}, label),
-        "transform_features": _transforming(layer, {name: raw_spec[name] for name in sorted(columns.transformed)}),
+        "serving_default": _serving(model, root.transform, raw_spec, columns.served, label),
+        "transform_features": _transforming(root.transform, raw_spec, columns.transformed),
     }
     types = {name: _type_name(raw_spec[name].dtype) for name in sorted(columns.served)}
     description = {"raw_features": types, "label": label, "label_kind": label_kind}
@@ -143,26 +145,59 @@ def _columns_before(outputs: "list[tf.Tensor]", column_of: Mapping[str, str]) ->
     return found
 
 
-def _serving(model: "keras.Model", layer: Any, raw_spec: Mapping[str, Any], label: str) -> Any:
+def _load_transform(transform_output: "tft.TFTransformOutput") -> Any:
     import tensorflow as tf
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
+    loaded = tf.saved_model.load(transform_output.transform_savedmodel_dir)
+    if not hasattr(loaded, "transform_fn"):
+        raise ConfigurationError(
+            "preprocessing: the transform graph was written with TensorFlow 1's format; "
+            "run Transform with force_tf_compat_v1=False"
+        )
+    return loaded
+
+
+def _serving(model: "keras.Model", transform: Any, raw_spec: RawSpec, parsed: Collection[str], label: str) -> Any:
+    import tensorflow as tf
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")], autograph=False)
     def serve(examples: "tf.Tensor") -> "dict[str, tf.Tensor]":
-        columns = _as_columns(layer(tf.io.parse_example(examples, raw_spec)))
+        columns = _transform(transform, examples, raw_spec, parsed)
         predictions = model(model_columns(model, columns, label), training=False)
         return {"predictions": tf.cast(predictions, tf.float32)}
 
     return serve
 
 
-def _transforming(layer: Any, raw_spec: Mapping[str, Any]) -> Any:
+def _transforming(transform: Any, raw_spec: RawSpec, parsed: Collection[str]) -> Any:
     import tensorflow as tf
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
-    def transform(examples: "tf.Tensor") -> "dict[str, tf.Tensor]":
-        return _as_columns(layer(tf.io.parse_example(examples, raw_spec)))
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")], autograph=False)
+    def transform_features(examples: "tf.Tensor") -> "dict[str, tf.Tensor]":
+        return _transform(transform, examples, raw_spec, parsed)
 
-    return transform
+    return transform_features
+
+
+def _transform(
+    transform: Any, examples: "tf.Tensor", raw_spec: RawSpec, parsed: Collection[str]
+) -> "dict[str, tf.Tensor]":
+    """Applies the transform graph; columns that are not parsed are absent from every record."""
+    import tensorflow as tf
+
+    given = tf.io.parse_example(examples, {name: raw_spec[name] for name in sorted(parsed)})
+    signature = transform.transform_fn.structured_input_signature[0][0]
+    inputs = {name: given.get(name, _absent(spec, tf.size(examples))) for name, spec in signature.items()}
+    return _as_columns(transform.transform_fn(inputs))
+
+
+def _absent(spec: "tf.TypeSpec", num_records: "tf.Tensor") -> "tf.Tensor | tf.SparseTensor":
+    import tensorflow as tf
+
+    if isinstance(spec, tf.SparseTensorSpec):
+        shape = tf.stack([tf.cast(num_records, tf.int64), tf.constant(0, tf.int64)])
+        return tf.SparseTensor(tf.zeros([0, 2], tf.int64), tf.zeros([0], spec.dtype), shape)
+    return tf.zeros([num_records, *spec.shape[1:]], spec.dtype)
 
 
 def _as_columns(features: "Mapping[str, tf.Tensor]") -> "dict[str, tf.Tensor]":

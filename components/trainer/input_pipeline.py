@@ -205,14 +205,16 @@ class TrainingInput:
 
         first_epoch, first_step = divmod(start_step, self.steps_per_epoch)
 
+        @tf.autograph.experimental.do_not_convert  # it costs a second, and there is nothing to convert
         def epoch_batches(epoch: "tf.Tensor") -> "tf.data.Dataset":
             skipped = tf.where(epoch == first_epoch, tf.constant(first_step, tf.int64), tf.constant(0, tf.int64))
             streams = tuple(self._stream(shard, epoch, skipped) for shard in self._shards)
             steps = tf.data.Dataset.range(skipped, self.steps_per_epoch)
             return tf.data.Dataset.zip((steps, *streams))
 
+        batch = tf.autograph.experimental.do_not_convert(self._batch)
         epochs = tf.data.Dataset.range(first_epoch, np.iinfo(np.int64).max)
-        dataset = epochs.flat_map(epoch_batches).map(self._batch, num_parallel_calls=2, deterministic=True)
+        dataset = epochs.flat_map(epoch_batches).map(batch, num_parallel_calls=2, deterministic=True)
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
         options.autotune.enabled = False  # its thread costs more than it gains with the fixed numbers here

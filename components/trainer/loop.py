@@ -138,7 +138,8 @@ class StepFunction:
         self._optimizer = optimizer
         self._loss = loss
         self._label = label
-        self._call = tf.function(self._steps)
+        # AutoGraph would rewrite the source of Keras and of the model at every trace: seconds, for loops it has not.
+        self._call = tf.function(self._steps, autograph=False)
 
     def __call__(self, batches: "Iterator[Any]", num_steps: int) -> "np.ndarray[Any, Any]":
         """Trains on the next ``num_steps`` batches; blocks. Returns each step's loss, float32 [num_steps]."""
@@ -151,12 +152,14 @@ class StepFunction:
     def _steps(self, batches: "Iterator[Any]", num_steps: "tf.Tensor") -> "tf.Tensor":
         import tensorflow as tf
 
+        def one(index: "tf.Tensor", losses: "tf.TensorArray") -> "tuple[tf.Tensor, tf.TensorArray]":
+            return index + 1, losses.write(index, self._strategy.run(self._step, args=next(batches)))
+
         losses = tf.TensorArray(tf.float32, size=num_steps, element_shape=[])
-        for index in tf.range(num_steps):
-            columns, weights, total = next(batches)
-            losses = losses.write(index, self._strategy.run(self._step, args=(columns, weights, total)))
+        # One at a time: the collectives of two steps must not overtake each other.
+        _, losses = tf.while_loop(lambda index, _: index < num_steps, one, (0, losses), parallel_iterations=1)
         # One collective a call, not one a step: nobody needs the global loss in between.
-        return self._strategy.run(_sum_over_workers, args=(losses.stack(),))
+        return self._strategy.reduce(tf.distribute.ReduceOp.SUM, losses.stack(), axis=None)
 
     def _step(self, columns: Columns, weights: "tf.Tensor", total: "tf.Tensor") -> "tf.Tensor":
         import tensorflow as tf
@@ -172,12 +175,6 @@ class StepFunction:
         gradients = tape.gradient(loss, [variable.value for variable in variables])
         self._optimizer.apply(gradients, variables)  # sums the gradients over the workers
         return loss
-
-
-def _sum_over_workers(values: "tf.Tensor") -> "tf.Tensor":
-    import tensorflow as tf
-
-    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, values)
 
 
 def call_sizes(first_step: int, options: TrainOptions) -> Iterator[int]:

@@ -102,11 +102,9 @@ def make_strategy(options: TrainOptions, task: Task) -> "tf.distribute.Strategy"
 
     if task.num_workers == 1:
         return tf.distribute.get_strategy()
-    strategy = tf.distribute.MultiWorkerMirroredStrategy(
-        communication_options=tf.distribute.experimental.CommunicationOptions(
-            timeout_seconds=options.heartbeat_timeout_s
-        )
-    )
+    # No CommunicationOptions(timeout_seconds=...): TensorFlow starts a thread for every collective that sleeps so long,
+    # and at some hundred steps a second the process dies of EAGAIN. The supervisor's watchdog ends a stuck group.
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     return strategy
 
@@ -144,7 +142,7 @@ def average_over_workers(strategy: "tf.distribute.Strategy", variables: "list[ke
     if not variables or strategy.num_replicas_in_sync == 1:
         return
 
-    @tf.function
+    @tf.function(autograph=False)
     def means() -> "list[tf.Tensor]":
         local = strategy.run(lambda: [tf.identity(variable.value) for variable in variables])
         return [strategy.reduce(tf.distribute.ReduceOp.MEAN, value, axis=None) for value in local]
