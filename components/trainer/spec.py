@@ -49,8 +49,8 @@ class TrainOptions:
       checkpoint_every: Steps between two checkpoints, 1 or more; there is always one after the last step.
       max_restarts: How often the group may be started again after a failure, 0 or more.
       start_timeout_s: Seconds from the start of a worker to its first step.
-      heartbeat_timeout_s: Seconds without a heartbeat after which a training worker counts as stuck; collectives give
-        up after the same time.
+      heartbeat_timeout_s: Seconds without a heartbeat after which a training worker counts as stuck and the group is
+        started again.
       num_virtual_shards: Parts into which the records are dealt whatever the number of workers, so that N workers see
         what one sees; a multiple of ``workers``.
       shuffle_buffer: Records within which each virtual shard is shuffled; 0 keeps the order of the files.

@@ -7,7 +7,6 @@ import signal
 from typing import TYPE_CHECKING
 
 from lockstep.components.errors import ConfigurationError
-from lockstep.components.trainer.spec import TrainOptions
 
 if TYPE_CHECKING:
     import keras
@@ -89,7 +88,7 @@ def limit_threads(task: Task) -> int:
     return num_threads
 
 
-def make_strategy(options: TrainOptions, task: Task) -> "tf.distribute.Strategy":
+def make_strategy(task: Task) -> "tf.distribute.Strategy":
     """Joins the group: blocks until all its workers are there.
 
     One worker runs without collectives whatever the strategy is called. SIGTERM ends the process afterwards, as it

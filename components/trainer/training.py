@@ -70,7 +70,7 @@ class Training:
         self._spec, self._task, self._reporter, self._attempt = spec, task, reporter, attempt
         options = spec.options
         strategies.limit_threads(task)
-        self._strategy = strategies.make_strategy(options, task)
+        self._strategy = strategies.make_strategy(task)
         # All workers start from equal weights whatever their number; the data have seeds of their own.
         keras.utils.set_random_seed(options.seed)
         self._transform_output = tft.TFTransformOutput(spec.transform_graph_dir)
