@@ -1,7 +1,6 @@
 """Which step runs after which: TFX components wired as the configuration says."""
 
 import dataclasses
-import json
 import pathlib
 
 from tfx.components.example_validator.component import ExampleValidator
@@ -14,8 +13,9 @@ from tfx.orchestration import pipeline as tfx_pipeline
 from lockstep.components.evaluator.component import Evaluator
 from lockstep.components.evaluator.options import EvaluateSpec
 from lockstep.components.example_gen.component import ExampleGen
-from lockstep.components.pusher import Pusher
+from lockstep.components.pusher.component import Pusher
 from lockstep.components.trainer.component import DistributedTrainer
+from lockstep.components.trainer.step import TrainStep
 from lockstep.pipelines.config import BeamOptions, PipelineConfig
 from lockstep.pipelines.run_files import RootFiles
 
@@ -36,9 +36,10 @@ def build_pipeline(config: PipelineConfig, *, root: RootFiles, folder: pathlib.P
     """
     example_gen = ExampleGen(
         data=config.data,
-        required_columns=(*config.features, *config.label_columns),
-        label_columns=config.label_columns,
-        missing_label=config.label.missing,
+        # A function of the user's may take any columns and make the label of others: TFX tells what it misses.
+        required_columns=tuple(config.features),
+        complete_columns=config.label_columns if config.features else (),
+        on_missing=config.label.missing,
     )
     examples = example_gen.outputs["examples"]
     statistics_gen = StatisticsGen(examples=examples)
@@ -106,17 +107,14 @@ def _preprocessing_parameters(config: PipelineConfig) -> dict[str, object]:
 
 
 def _training(config: PipelineConfig, root: RootFiles, folder: pathlib.Path | None) -> str:
-    return json.dumps(
-        {
-            "options": dataclasses.asdict(config.train),
-            "model": dataclasses.asdict(config.model),
-            "label": config.label.column,
-            "label_kind": config.label.kind,
-            "work_dir": str(root.training_dir),
-            "import_paths": [str(folder)] if folder else [],
-        },
-        sort_keys=True,
-    )
+    return TrainStep(
+        options=config.train,
+        model=config.model,
+        label=config.label.column,
+        label_kind=config.label.kind,
+        work_dir=str(root.training_dir),
+        import_paths=(str(folder),) if folder else (),
+    ).to_json()
 
 
 def _evaluation(config: PipelineConfig) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from tfx.types import artifact_utils
 from tfx.types.artifact import Artifact
 
+from lockstep.components.example_gen.executor import DROPPED_PROPERTY, ROWS_PROPERTY
 from lockstep.pipelines import artifact_values
 from lockstep.pipelines.local import StepFinished
 from lockstep.pipelines.run_events import RunFinished
@@ -79,10 +80,11 @@ class RunOutcome:
 
 def _rows(outputs: Outputs) -> str:
     [examples] = outputs["examples"]
-    rows = json.loads(examples.get_string_custom_property("rows_per_split"))
+    rows = json.loads(examples.get_string_custom_property(ROWS_PROPERTY))
+    dropped = json.loads(examples.get_string_custom_property(DROPPED_PROPERTY))
     splits = ", ".join(f"{split} {count:,}" for split, count in rows.items())
-    dropped = examples.get_int_custom_property("rows_dropped")
-    return f"{sum(rows.values()):,} rows: {splits}" + (f" ({dropped:,} without a label dropped)" if dropped else "")
+    reasons = "".join(f"; dropped {count:,}: {reason}" for reason, count in dropped.items())
+    return f"{sum(rows.values()):,} rows: {splits}{reasons}"
 
 
 def _statistics(outputs: Outputs) -> str:
@@ -125,8 +127,7 @@ def _training(outputs: Outputs) -> str:
 
 
 def _verdict(outputs: Outputs) -> str:
-    verdict = artifact_values.read_verdict(outputs["evaluation"][0])
-    return str(verdict["reason"])
+    return str(artifact_values.read_verdict(outputs["evaluation"][0])["summary"])
 
 
 def _pushed(outputs: Outputs) -> str:

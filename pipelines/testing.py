@@ -25,7 +25,7 @@ from tfx.types import standard_artifacts
 from tfx.types.artifact import Artifact
 from tfx.types.channel import BaseChannel
 
-from lockstep.components.example_gen.rows import Row, write_examples
+from lockstep.components.example_gen.rows import Value, write_examples
 from lockstep.pipelines import artifact_values, local
 from lockstep.pipelines.config import BeamOptions
 from lockstep.pipelines.definition import beam_arguments
@@ -131,7 +131,7 @@ class ComponentHarness:
         self._importers: dict[str, Importer] = {}
         self._runs = 0
 
-    def examples(self, rows: Mapping[str, Sequence[Row]]) -> BaseChannel:
+    def examples(self, rows: Mapping[str, Sequence[Mapping[str, Value]]]) -> BaseChannel:
         """Makes an Examples artifact, as ExampleGen writes it.
 
         Args:
