@@ -118,12 +118,16 @@ def _transformed(outputs: Outputs) -> str:
 
 def _training(outputs: Outputs) -> str:
     summary = artifact_values.read_training(outputs["model_run"][0])
-    restarts = summary["restarts"]
-    return (
-        f"{summary['steps']:,} steps on {summary['options']['workers']} workers, loss {summary['loss']:.4g}"
-        + f", {summary['examples_per_s']:,.0f} examples/s"
-        + (f", {restarts} restart{'s' if restarts > 1 else ''}" if restarts else "")
-    )
+    workers, restarts = summary["options"]["workers"], summary["restarts"]
+    parts = [f"{summary['steps']:,} steps on {workers} worker{'s' if workers > 1 else ''}"]
+    # Both are unknown of a training that had no step left to do.
+    if summary["loss"] is not None:
+        parts.append(f"loss {summary['loss']:.4g}")
+    if summary["examples_per_s"] is not None:
+        parts.append(f"{summary['examples_per_s']:,.0f} examples/s")
+    if restarts:
+        parts.append(f"{restarts} restart{'s' if restarts > 1 else ''}")
+    return ", ".join(parts)
 
 
 def _verdict(outputs: Outputs) -> str:
