@@ -78,7 +78,7 @@ class GroupWatch:
 
     @property
     def chief(self) -> WorkerEvent | None:
-        """The chief's last event that carries a loss or a step."""
+        """The chief's last heartbeat of a training step; None before the first."""
         return self._workers[0].progress
 
     @property
@@ -203,7 +203,7 @@ class _Worker:
             self.resumed_step = event.step
         elif event.event == "checkpoint":
             self.checkpoint_step = event.step
-        elif event.event == "heartbeat" and event.step is not None:
+        elif event.event == "heartbeat" and event.step is not None and not self.is_exporting:
             self.is_starting = False
             self.progress = event
         elif event.event == "exporting":

@@ -54,7 +54,7 @@ class TrainingOutcome:
     Args:
       attempts: All of them, in order; the last one finished.
       steps: Steps of the whole training.
-      loss: Mean loss of the last steps; None if no step was left to do.
+      loss: Mean loss of the last steps that were done; None if no step was left to do.
       examples_per_s: Records of all workers a second, over the steps of the last attempt, without its start; None if
         it had fewer than two progress reports.
       records: Training records that each worker read in the last attempt, by worker; None where it did not say.
@@ -92,7 +92,7 @@ def training_summary(
       ``options``, ``model``, ``steps``, ``restarts``, ``attempts`` (as ``Attempt``), ``loss``, ``evaluation`` (metric
       -> value), ``examples_per_s``, ``records_per_worker`` (in the last attempt), ``records_per_epoch``,
       ``steps_per_epoch``, ``weights_digest``, ``seconds`` (``total``, ``supervised``, and the chief's by phase) and
-      ``versions``. ``loss`` and ``examples_per_s`` are null if the last attempt had no step left to do.
+      ``versions``. ``loss`` is null if no attempt had a step left to do, ``examples_per_s`` if the last had none.
     """
     return {
         "options": dataclasses.asdict(spec.options),

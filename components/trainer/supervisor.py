@@ -74,6 +74,7 @@ class Supervisor:
         self._clock = clock
         self._sleep = sleep
         self._begin_s = 0.0
+        self._loss: float | None = None
         self._attempts: list[Attempt] = []
 
     @property
@@ -92,8 +93,7 @@ class Supervisor:
             it, the workers' final weights differ, or SIGTERM came.
           KeyboardInterrupt: SIGINT came.
         """
-        self._begin_s = self._clock()
-        self._attempts = []
+        self._begin_s, self._loss, self._attempts = self._clock(), None, []
         with _caught_signals() as signals:
             while True:
                 number = len(self._attempts) + 1
@@ -128,6 +128,8 @@ class Supervisor:
             )
         )
         failure = self._watch(watch, progress, signals)
+        if watch.chief is not None:
+            self._loss = watch.chief.loss
         self._attempts.append(
             Attempt(
                 attempt=number,
@@ -141,7 +143,7 @@ class Supervisor:
                 signal_name=failure.signal_name if failure else None,
             )
         )
-        return failure or _Finished(done=watch.done_events, last=watch.chief, examples_per_s=progress.mean_per_s)
+        return failure or _Finished(done=watch.done_events, examples_per_s=progress.mean_per_s)
 
     def _watch(self, watch: GroupWatch, progress: "_ProgressReport", signals: "_Signals") -> Failure | None:
         """Returns when the group is done (None) or has failed."""
@@ -175,7 +177,7 @@ class Supervisor:
         return TrainingOutcome(
             attempts=self.attempts,
             steps=self._options.steps,
-            loss=finished.last.loss if finished.last else None,
+            loss=self._loss,
             examples_per_s=finished.examples_per_s,
             records=tuple(event.records for event in finished.done),
             digest=str(digests[0]),
@@ -203,7 +205,6 @@ class _Finished:
     """What the group that finished said last."""
 
     done: tuple[WorkerEvent, ...]
-    last: WorkerEvent | None
     examples_per_s: float | None
 
 

@@ -116,6 +116,7 @@ def finishing(worker: int, *, first: int = 0, digest: str = "d") -> Script:
     return [
         *training(worker, first=first),
         (4.5, event("exporting", worker)),
+        (4.7, event("heartbeat", worker, step=first + 2)),
         (5.0, event("done", worker, step=first + 2, digest=digest, records=128 + worker)),
         (5.5, 0),
     ]
