@@ -36,6 +36,7 @@ lint: setup  ## check format, lint, types and layers
 	$(VENV)/ruff format --check .
 	$(VENV)/ruff check .
 	$(VENV)/mypy
+	$(VENV)/mypy requirements/install.py requirements/lock.py setup.py
 	$(VENV)/lint-imports
 
 check: lint  ## lint, then run all tests

@@ -48,7 +48,7 @@ def install_requires() -> list[str]:
     return lines
 
 
-# The folders become `lockstep.components` and so on: top-level packages of those names would collide with the user's own.
+# The folders become `lockstep.components` and so on: top-level packages of those names collide with the user's own.
 FOLDERS = ("components", "pipelines", "transforms")
 
 setuptools.setup(
