@@ -23,8 +23,8 @@ class Feature:
         the last, for a missing value. ``vocabulary``: index (int64) into the values seen in training, most frequent
         first, then ``num_oov`` indices, chosen by hash, for values not seen, one more, the last, for a missing value.
         A vocabulary takes text or whole numbers; empty text, and text with a line break, counts as not seen.
-      missing: ``numeric`` only. What a missing value becomes before scaling: the column's mean (so 0 after the z-score).
-        ``indicator`` adds the second output, ``mean`` does not.
+      missing: ``numeric`` only. What a missing value becomes before scaling: the column's mean (so 0 after the
+        z-score). ``indicator`` adds the second output, ``mean`` does not.
       num_buckets: ``buckets`` only: 2 or more. A column with fewer different values leaves some of them empty.
       top_k: ``vocabulary`` only: 1 or more; rarer values count as not seen.
       num_oov: ``vocabulary`` only: 1 or more.
@@ -52,7 +52,8 @@ class Feature:
             if field.name != "kind" and field.name not in _OPTIONS_OF_KIND[self.kind] and value != field.default:
                 users = [kind for kind, options in _OPTIONS_OF_KIND.items() if field.name in options]
                 raise ValueError(
-                    f"{field.name}: {value!r} has no effect on kind {self.kind!r}, only on {', '.join(users)}; remove it"
+                    f"{field.name}: {value!r} has no effect on kind {self.kind!r}, only on {', '.join(users)};"
+                    " remove it"
                 )
 
 
@@ -70,12 +71,12 @@ class Label:
     Args:
       column: The raw column; of numbers.
       kind: ``binary`` (0 or 1) or ``regression``.
-      threshold: ``binary`` only: the label is 1 where ``column > threshold``, compared in float64; None takes the column
-        as it is, and then it must hold 0 and 1 only.
+      threshold: ``binary`` only: the label is 1 where ``column > threshold``, compared in float64; None takes the
+        column as it is, and then it must hold 0 and 1 only.
       relative_to: A second column of numbers, needs ``threshold``: the label is 1 where
         ``column > threshold * relative_to``. It may be a feature too.
-      missing: What ExampleGen does with a row in which ``column`` or ``relative_to`` is missing: ``error`` stops, ``drop``
-        leaves the row out. Where no ExampleGen looked (at serving) the label is NaN.
+      missing: What ExampleGen does with a row in which ``column`` or ``relative_to`` is missing: ``error`` stops,
+        ``drop`` leaves the row out. Where no ExampleGen looked (at serving) the label is NaN.
 
     Raises:
       ValueError: A value out of range, or one that would be ignored.
@@ -117,8 +118,8 @@ class TransformedFeature:
       column: The raw column that it is made from.
       dtype: ``float32`` for a quantity, ``int64`` for an index.
       num_values: How many different indices there are; None for a quantity, and for a vocabulary, whose size is known
-        only after the analysis: it is the number of tokens of `vocabulary_name`, plus ``num_oov``, plus 1, and stands in
-        the transformed schema as the integer domain of this feature.
+        only after the analysis: it is the number of tokens of `vocabulary_name`, plus ``num_oov``, plus 1, and stands
+        in the transformed schema as the integer domain of this feature.
     """
 
     column: str
@@ -134,7 +135,8 @@ def transformed_features(features: Mapping[str, Feature], label: Label | None = 
       label: The ``label`` block, to check against the features.
 
     Raises:
-      ValueError: Two outputs have one name, or the label is among the features, so that the model would be given the answer.
+      ValueError: Two outputs have one name, or the label is among the features, so that the model would be given the
+        answer.
     """
     if label is not None and label.column in features:
         raise ValueError(

@@ -18,9 +18,8 @@ from lockstep.transforms.features import (
 from lockstep.transforms.statistics import Statistics, analyze_numbers
 from lockstep.transforms.vocabularies import VocabularyOptions, analyze_tokens
 
-
-# Stands for a missing value among tokens. Tokens with a line break are in no vocabulary, so this one takes no token's place.
-_MISSING_TOKEN = "\nlockstep: missing\n"
+# Stands for a missing value among tokens. No token with a line break is in a vocabulary: it takes no other token's place.
+_MISSING = "\nlockstep: missing\n"
 
 
 def preprocessing_fn(inputs: Mapping[str, Any], custom_config: Mapping[str, Any]) -> dict[str, tf.Tensor]:
@@ -33,11 +32,12 @@ def preprocessing_fn(inputs: Mapping[str, Any], custom_config: Mapping[str, Any]
       custom_config: What `lockstep.transforms.features.to_config` returns.
 
     Returns:
-      Dense tensors of shape [batch, 1]: the outputs of `lockstep.transforms.features.transformed_features`, and the label
-      (float32) under the name of its column.
+      Dense tensors of shape [batch, 1]: the outputs of `lockstep.transforms.features.transformed_features`, and the
+      label (float32) under the name of its column.
 
     Raises:
-      ValueError: An invalid configuration, a column that the data do not have, or one of a type that its kind cannot use.
+      ValueError: An invalid configuration, a column that the data do not have, or one of a type that its kind cannot
+        use.
     """
     features, label = from_config(custom_config)
     transformed_features(features, label)
@@ -47,8 +47,8 @@ def preprocessing_fn(inputs: Mapping[str, Any], custom_config: Mapping[str, Any]
     return outputs
 
 
-# tf.Transform traces the function about ten times, which takes longer than running it on 15,000 rows: columns are worked on
-# side by side in one matrix wherever that saves operations.
+# tf.Transform traces the function about ten times, which takes longer than to run it on 15,000 rows: columns are worked
+# on side by side in one matrix wherever that saves operations.
 
 
 def _numeric_outputs(inputs: Mapping[str, Any], features: Mapping[str, Feature]) -> dict[str, tf.Tensor]:
@@ -71,7 +71,7 @@ def _numeric_outputs(inputs: Mapping[str, Any], features: Mapping[str, Feature])
 def _scale(values: tf.Tensor, statistics: Statistics, names: list[str]) -> dict[str, tf.Tensor]:
     if not names:
         return {}
-    # A deviation of 0 is exact (see `Moments`), so it means a constant column, whose score is 0, as is a missing value's.
+    # A deviation of 0 is exact (see `Moments`): it means a constant column, whose score is 0, as is a missing value's.
     scores = tf.math.divide_no_nan(values - statistics.mean, statistics.deviation)
     scores = tf.clip_by_value(scores, tf.float32.min, tf.float32.max)
     scores = tf.where(tf.math.is_nan(scores), tf.constant(0, tf.float64), scores)
@@ -109,7 +109,7 @@ def _look_up(tokens: tf.Tensor, vocabulary: tf.Tensor, num_oov: int) -> tf.Tenso
             table = tf.lookup.StaticVocabularyTable(lines, num_oov)
             size = table.size()
         # One index more than the table has, so that a missing value's is in the range that tf.Transform records.
-        return tf.where(tokens == _MISSING_TOKEN, size, table.lookup(tokens)), size + 1
+        return tf.where(tokens == _MISSING, size, table.lookup(tokens)), size + 1
 
     return tft.apply_vocabulary(tokens, vocabulary, num_oov_buckets=num_oov, lookup_fn=look_up)
 
@@ -133,7 +133,7 @@ def _of_kind(features: Mapping[str, Feature], kind: str) -> list[str]:
 
 
 def _numbers(columns: Mapping[str, str], inputs: Mapping[str, Any]) -> tf.Tensor:
-    """Returns raw columns, given by the configuration's key, as float64 [batch, columns]; NaN where missing or infinite."""
+    """Returns columns, by key of the configuration, as float64 [batch, columns]; NaN where missing or infinite."""
     raw = {}
     for key, name in columns.items():
         raw[name] = _raw(inputs, key, name)
@@ -146,7 +146,7 @@ def _numbers(columns: Mapping[str, str], inputs: Mapping[str, Any]) -> tf.Tensor
 
 
 def _tokens(names: list[str], inputs: Mapping[str, Any]) -> tf.Tensor:
-    """Returns raw columns as strings [batch, columns], whole numbers written out; `_MISSING_TOKEN` where missing."""
+    """Returns raw columns as strings [batch, columns], whole numbers written out; `_MISSING` where missing."""
     raw = {name: _raw(inputs, f"features.{name}", name) for name in names}
     for name, column in raw.items():
         if column.dtype.is_floating:
@@ -155,7 +155,7 @@ def _tokens(names: list[str], inputs: Mapping[str, Any]) -> tf.Tensor:
                 " decimal point; use kind numeric or buckets"
             )
     return _side_by_side(
-        raw, lambda values: values if values.dtype == tf.string else tf.strings.as_string(values), _MISSING_TOKEN
+        raw, lambda values: values if values.dtype == tf.string else tf.strings.as_string(values), _MISSING
     )
 
 
@@ -172,7 +172,7 @@ def _side_by_side(columns: Mapping[str, Any], convert: Callable[[tf.Tensor], tf.
     shape = None
     for column in columns.values():
         if isinstance(column, tf.SparseTensor):
-            # A batch without any value is 0 wide, any other one 1 wide; a second value in a row does not fit, which raises.
+            # A batch without any value is 0 wide, any other 1 wide; a second value in a row does not fit: it raises.
             shape = tf.stack([column.dense_shape[0], 1]) if shape is None else shape
             one_wide = tf.SparseTensor(column.indices, convert(column.values), shape)
             dense.append(tf.sparse.to_dense(one_wide, default_value=missing))

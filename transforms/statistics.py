@@ -1,6 +1,7 @@
 """Moments and quantiles of all numeric columns in one pass of Beam, in float64.
 
-tf.Transform's own analyzers return quantiles in float32, and leave a rounding error as the variance of a constant column.
+tf.Transform's own analyzers return quantiles in float32, and can leave a rounding error as the variance of a constant
+column.
 """
 
 import dataclasses
@@ -30,8 +31,8 @@ class Statistics:
 
     Args:
       mean: float64 [scaled columns]; 0 for a column without values.
-      deviation: float64 [scaled columns], the (biased) standard deviation; exactly 0 for a column that is constant or has
-        no values.
+      deviation: float64 [scaled columns], the (biased) standard deviation; exactly 0 for a column that is constant or
+        has no values.
       edges: For each bucketized column float64 [num_buckets - 1], ascending; zeros for a column without values.
     """
 
@@ -44,7 +45,8 @@ class Statistics:
 class Moments:
     """Number, mean, and sum of squared differences from the mean, of the values that are not NaN: each [columns].
 
-    Merged by Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979).
+    Merged by Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances",
+    1979.
     """
 
     count: _Floats
@@ -77,15 +79,16 @@ class Moments:
     @property
     def deviation(self) -> _Floats:
         """The biased standard deviation, [columns]; 0 without values."""
-        return np.sqrt(self.squares / np.maximum(self.count, 1))
+        deviation: _Floats = np.sqrt(self.squares / np.maximum(self.count, 1))
+        return deviation
 
 
 def analyze_numbers(values: tf.Tensor, num_scaled: int, num_buckets: Sequence[int]) -> Statistics:
     """Analyses columns over the whole data set.
 
     Args:
-      values: float64 [batch, columns], NaN where a value is missing: first the columns of which to take the moments, then
-        those of which to take quantiles.
+      values: float64 [batch, columns], NaN where a value is missing: first the columns of which to take the moments,
+        then those of which to take quantiles.
       num_scaled: Number of the former.
       num_buckets: For each of the latter, one more than it gets edges.
     """

@@ -75,8 +75,8 @@ def run_preprocessing(
       rows: Raw rows, at least one: a value, or None, for each column; a column may be absent from a row.
       output_dir: Where the transform graph is written, an empty or absent folder; None takes a new temporary one, which
         stays.
-      types: Types of raw columns; by default ``float`` if a value of the column is a float, ``int`` if all are integers,
-        ``string`` if all are text. A column without any value needs its type here.
+      types: Types of raw columns; by default ``float`` if a value of the column is a float, ``int`` if all are
+        integers, ``string`` if all are text. A column without any value needs its type here.
 
     Raises:
       ValueError: No rows, or a column without values or with values of different types.
@@ -118,7 +118,8 @@ def assert_no_skew(
       types: See `run_preprocessing`.
 
     Raises:
-      AssertionError: Names the first feature and row that differ, with both values, or a feature that only one side has.
+      AssertionError: Names the first feature and row that differ, with both values, or a feature that only one side
+        has.
     """
     trained = run_preprocessing(preprocessing, rows, types=types)
     whole = trained.serve(rows, without=without)
@@ -133,7 +134,7 @@ def assert_no_skew(
 
 
 def _assert_same(name: str, way: str, trained: Any, served: Any, rows: Sequence[Row]) -> None:
-    assert trained.dtype.kind == served.dtype.kind and trained.shape == served.shape, (
+    assert (trained.dtype.kind, trained.shape) == (served.dtype.kind, served.shape), (
         f"feature {name!r}: {trained.dtype} {trained.shape} in training, {served.dtype} {served.shape} served {way}"
     )
     same = trained == served

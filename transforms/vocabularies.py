@@ -1,7 +1,7 @@
 """Vocabularies of all columns in one pass of Beam.
 
-tf.Transform's own analyzer makes about a dozen Beam stages for each vocabulary, whose fixed time is most of a Transform on up
-to some 100,000 rows. Here one combine counts the tokens of all columns, in the memory of one worker.
+tf.Transform's own analyzer makes about a dozen Beam stages for each vocabulary, whose fixed time is most of a Transform
+on up to some 100,000 rows. Here one combine counts the tokens of all columns, in the memory of one worker.
 """
 
 import collections
@@ -65,7 +65,7 @@ def analyze_tokens(tokens: tf.Tensor, options: Sequence[VocabularyOptions]) -> l
 
 
 def top_tokens(counts: Mapping[bytes, int], top_k: int) -> list[bytes]:
-    """Returns the most frequent tokens, equally frequent ones in the order of their bytes; `NO_TOKENS` if there are none.
+    """Returns the most frequent tokens, equally frequent ones by their bytes; only `NO_TOKENS` if there is none.
 
     Tokens that cannot stand in a line of text, empty ones and those with a line break, are left out.
     """

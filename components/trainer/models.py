@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import importlib
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -13,8 +14,6 @@ from lockstep.components.trainer.spec import ModelOptions
 if TYPE_CHECKING:
     import keras
     from tensorflow_transform.output_wrapper import TFTransformOutput
-
-_MAX_EMBEDDING_DIM = 16
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,8 +59,8 @@ class MlpParameters:
     Args:
       hidden: Units of each hidden layer, from the input on; empty for none.
       dropout: Share of each hidden layer's outputs that training sets to 0, in [0, 1).
-      embedding_dim: Size of every index feature's embedding; None takes the square root of its number of values,
-        rounded up, at most 16.
+      embedding_dim: Size of every index feature's embedding; None takes the fourth root of its number of values,
+        rounded up: 2 for 16 values, 4 for 256, 10 for 10,000.
     """
 
     hidden: tuple[int, ...] = (64, 32)
@@ -102,7 +101,7 @@ def mlp(inputs: ModelInputs) -> "keras.Model":
     import keras
 
     parameters = _parameters(MlpParameters, "mlp", inputs.parameters)
-    tensors, encoded = _encode(inputs, lambda size: parameters.embedding_dim or min(_MAX_EMBEDDING_DIM, _root_up(size)))
+    tensors, encoded = _encode(inputs, lambda size: parameters.embedding_dim or math.ceil(size**0.25))
     hidden = keras.layers.Concatenate(name="inputs")(encoded) if len(encoded) > 1 else encoded[0]
     for number, units in enumerate(parameters.hidden, start=1):
         hidden = keras.layers.Dense(units, activation="relu", name=f"hidden_{number}")(hidden)
@@ -310,7 +309,3 @@ def _parameters(cls: type[_P], model: str, given: Mapping[str, Any]) -> _P:
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _root_up(size: int) -> int:
-    return int(size**0.5) + (int(size**0.5) ** 2 < size)
