@@ -21,6 +21,7 @@ Whatever leads out, every worker is killed before this returns or raises. What m
 import contextlib
 import dataclasses
 import logging
+import shutil
 import signal
 import threading
 import time
@@ -39,6 +40,7 @@ __all__ = ["Supervisor"]
 
 _POLL_S = 0.1
 _PROGRESS_S = 0.5
+_FULL_BYTES = 16 << 10  # where the logs are: on a full disk a worker cannot even say why it ends
 _EXIT_GRACE_S = 10.0  # from the last worker's `done` to the end of its process: more is a hang at interpreter exit
 
 _logger = logging.getLogger(__name__)
@@ -187,9 +189,9 @@ class Supervisor:
     def _raise_unless_worth_another(self, failure: Failure) -> None:
         if failure.kind == "user":
             raise ConfigurationError(f"{failure.cause}\nThe worker's log: {failure.log_path}")
-        if failure.kind == "disk_full":
+        if failure.kind == "disk_full" or shutil.disk_usage(self._run_dir).free < _FULL_BYTES:
             raise StepFailed(
-                f"the disk is full: {_described(failure)}\nMake room on it, or give another work_dir, and run the same "
+                f"the disk is full: {_described(failure)}\nMake room, or give another work_dir, and run the same "
                 "command again: training goes on from its last complete checkpoint."
             )
         if len(self._attempts) > self._options.max_restarts:

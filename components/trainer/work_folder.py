@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import errno
 import fcntl
 import hashlib
 import json
@@ -70,20 +71,22 @@ class WorkFolder:
         Removed at the end, checkpoints and logs too; left for the next run if the body raises.
 
         Raises:
-          StepFailed: Another run holds it now.
+          StepFailed: Another run holds it now, or the disk is full.
           ConfigurationError: ``work_dir`` cannot be written.
         """
-        try:
-            self.work_dir.mkdir(parents=True, exist_ok=True)
-            lock = self._lock()
-        except OSError as e:
-            raise ConfigurationError(
-                f"work_dir: {self.work_dir}: {e.strerror}; give a folder that can be written"
-            ) from e
-        with lock:
-            if self.run_dir.exists():  # the logs of a run that failed: this one's must not mix with them
-                shutil.rmtree(self.run_dir)
-            self.run_dir.mkdir(parents=True)
+        with contextlib.ExitStack() as stack:
+            try:
+                self.work_dir.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(self._lock())
+                if self.run_dir.exists():  # the logs of a run that failed: this one's must not mix with them
+                    shutil.rmtree(self.run_dir)
+                self.run_dir.mkdir(parents=True)
+            except OSError as e:
+                if e.errno in (errno.ENOSPC, errno.EDQUOT):
+                    raise StepFailed(f"work_dir: no space is left for {self.work_dir}; make room") from e
+                raise ConfigurationError(
+                    f"work_dir: {self.work_dir}: {e.strerror}; give a folder that can be written"
+                ) from e
             yield
             shutil.rmtree(self.work_dir / self.key)
             self.lock_path.unlink()
