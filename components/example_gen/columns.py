@@ -23,10 +23,8 @@ def _table(characters: bytes) -> npt.NDArray[np.bool_]:
     return table
 
 
-_DIGITS = _table(b"0123456789")
-_INT_BYTES = _table(b"0123456789-")
-_FLOAT_BYTES = _table(b"0123456789-+.eEinfatyINFATY")
-_SPACES = _table(b" \t")
+_NOT_INT_BYTES = ~_table(b"0123456789-")
+_AFTER_ZERO = _table(b"0123456789xX")
 
 
 class CellError(Exception):
@@ -44,7 +42,8 @@ class TypeInference:
 
     A column is ``int`` if each value is digits with at most a minus in front, ``float`` if each is a decimal number,
     ``inf`` or NaN, else ``string``. A leading zero (``00501``) makes a ``string``: it would not survive. ``kind`` is
-    "empty" as long as there was no value. Blanks around numbers are ignored.
+    "empty" as long as there was no value. Blanks around numbers are ignored, and
+    alone are a missing number.
     """
 
     kind: Literal["empty", "int", "float", "string"] = "empty"
@@ -58,24 +57,30 @@ class TypeInference:
         """
         if self.kind == "string" or values.null_count == len(values):
             return None
-        texts = values.drop_null()
-        data, offsets = binary_buffers(texts)
-        if _SPACES[data].any():
-            texts = pc.ascii_trim_whitespace(texts)
-            data, offsets = binary_buffers(texts)
-        if not _FLOAT_BYTES[data].all() or _has_leading_zero(data, offsets):
-            self.kind = "string"
-        elif self.kind == "float" or not _INT_BYTES[data].all():
-            self.kind = "string" if _try_cast(texts, pa.float64()) is None else "float"
-        elif _try_cast(texts, pa.int64()) is not None:
-            self.kind = "int"
-        elif _try_cast(texts, pa.float64()) is not None:
-            self.kind = "int"
+        kind = self._kind_of(values)
+        if kind is None:
+            values = _trimmed(values)
+            if values.null_count == len(values):
+                return None
+            kind = self._kind_of(values) or "string"
+        self.kind = "int" if kind == "over int64" else kind
+        if kind == "over int64":
             row, text = _first_failing(values, pa.int64())
             return CellError(row, f"{text} is over int64 (-9223372036854775808 to 9223372036854775807)")
-        else:
-            self.kind = "string"
         return None
+
+    def _kind_of(self, values: pa.Array) -> Literal["int", "over int64", "float", "string"] | None:
+        """Returns the type of all values up to these; None where one is no number as it stands."""
+        whole = self.kind != "float" and _try_cast(values, pa.int64()) is not None
+        if not whole and _try_cast(values, pa.float64()) is None:
+            return None
+        if _has_leading_zero(values):
+            return "string"
+        if whole:
+            return "int"
+        if self.kind != "float" and not _NOT_INT_BYTES[binary_buffers(values)[0]].any():
+            return "over int64"
+        return "float"
 
 
 def convert(values: pa.Array, kind: ColumnType) -> pa.Array:
@@ -125,7 +130,7 @@ def _to_int(values: pa.Array) -> pa.Array:
     numbers = _try_cast(values, pa.int64())
     if numbers is None:
         # Blanks around, or 3.0: what pandas makes of an integer column that has missing values.
-        bare = pc.replace_substring_regex(pc.ascii_trim_whitespace(values), r"\.0*$", "")
+        bare = pc.replace_substring_regex(_trimmed(values), r"\.0*$", "")
         numbers = _try_cast(bare, pa.int64())
         if numbers is None:
             row, _ = _first_failing(bare, pa.int64())
@@ -136,7 +141,7 @@ def _to_int(values: pa.Array) -> pa.Array:
 def _to_float64(values: pa.Array) -> pa.Array:
     numbers = _try_cast(values, pa.float64())
     if numbers is None:
-        bare = pc.ascii_trim_whitespace(values)
+        bare = _trimmed(values)
         numbers = _try_cast(bare, pa.float64())
         if numbers is None:
             row, _ = _first_failing(bare, pa.float64())
@@ -144,9 +149,14 @@ def _to_float64(values: pa.Array) -> pa.Array:
     return numbers
 
 
+def _trimmed(values: pa.Array) -> pa.Array:
+    bare = pc.ascii_trim_whitespace(values)
+    return pc.if_else(pc.equal(bare, ""), pa.scalar(None, bare.type), bare)
+
+
 def _first_failing(values: pa.Array, kind: pa.DataType) -> tuple[int, str]:
     for row, text in enumerate(values.to_pylist()):
-        if text is not None and _try_cast(pa.array([text.strip()]), kind) is None:
+        if text is not None and text.strip() and _try_cast(pa.array([text.strip()]), kind) is None:
             return row, text
     raise AssertionError("a cast failed as a whole and for no cell")
 
@@ -158,10 +168,15 @@ def _try_cast(values: pa.Array, kind: pa.DataType) -> Any:
         return None
 
 
-def _has_leading_zero(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> bool:
+def _has_leading_zero(values: pa.Array) -> bool:
+    """Tells whether a number is written as 007 or -007; 0x1F, which Arrow takes for an integer, counts too."""
+    data, offsets = binary_buffers(values)
+    if not len(data):
+        return False
     starts, lengths = offsets[:-1], np.diff(offsets)
-    signed = np.zeros(len(starts), np.bool_)
-    if (some := np.flatnonzero(lengths > 0)).size:
-        signed[some] = data[starts[some]] == ord("-")
-    firsts = (starts + signed)[lengths - signed >= 2]
-    return bool(((data[firsts] == ord("0")) & _DIGITS[data[firsts + 1]]).any()) if len(firsts) else False
+    first = data[np.minimum(starts, len(data) - 1)]
+    zeros = np.flatnonzero((first == ord("0")) & (lengths >= 2))
+    minus = np.flatnonzero((first == ord("-")) & (lengths >= 3))
+    signed = starts[minus] + 1
+    second = np.concatenate([starts[zeros] + 1, signed[data[signed] == ord("0")] + 1])
+    return bool(_AFTER_ZERO[data[second]].any())

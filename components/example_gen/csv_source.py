@@ -36,7 +36,7 @@ class CsvSource:
         self._declared = data.types
         self._block_bytes = _BLOCK_BYTES
         self._headers = {path: csv_text.read_header(path, data.options) for path in files}
-        for path in [path for path, header in self._headers.items() if not header]:
+        for path in [path for path, header in self._headers.items() if not header.names]:
             _log.warning("%s: the file is empty", path)
             del self._headers[path]
         if not self._headers:
@@ -109,8 +109,8 @@ class CsvSource:
         first_path = ""
         columns: tuple[str, ...] = ()
         for path, header in self._headers.items():
-            self._check_header(path, header)
-            named = tuple(name for name in header if name)
+            self._check_header(path, header.names)
+            named = tuple(name for name in header.names if name)
             if not first_path:
                 first_path, columns = path, named
             elif set(named) != set(columns):
@@ -149,10 +149,10 @@ class CsvSource:
 
     def _text_batches(self, path: str) -> Iterator[tuple[int, dict[str, pa.Array]]]:
         """Gives the number of the first row, and each named column's cells as strings, missing ones as null."""
-        header = self._headers[path]
+        header = self._headers[path].names
         first_row = 0
         unnamed = [i for i, name in enumerate(header) if not name]
-        for batch in self._arrow_batches(path, len(header)):
+        for batch in self._arrow_batches(path, self._headers[path]):
             for i in unnamed:
                 self._check_unnamed(path, first_row, i, batch.column(i))
             yield first_row, {name: batch.column(i) for i, name in enumerate(header) if name}
@@ -162,8 +162,8 @@ class CsvSource:
         if unnamed:
             _log.warning("%s: %d column(s) without name and values are dropped", path, len(unnamed))
 
-    def _arrow_batches(self, path: str, num_columns: int) -> Iterator[pa.RecordBatch]:
-        names = [str(i) for i in range(num_columns)]
+    def _arrow_batches(self, path: str, header: csv_text.Header) -> Iterator[pa.RecordBatch]:
+        names = [str(i) for i in range(len(header.names))]
         options = self._options
         try:
             with csv_text.open_utf8(path, options.encoding) as stream:
@@ -171,7 +171,10 @@ class CsvSource:
                     stream,
                     # Names of our own, and the header skipped as a row: theirs may be absent.
                     pyarrow.csv.ReadOptions(
-                        column_names=names, skip_rows_after_names=1, block_size=self._block_bytes, use_threads=True
+                        column_names=names,
+                        skip_rows=header.blank_lines,
+                        skip_rows_after_names=1,
+                        block_size=self._block_bytes,
                     ),
                     pyarrow.csv.ParseOptions(delimiter=options.delimiter, newlines_in_values=True),
                     pyarrow.csv.ConvertOptions(
@@ -182,15 +185,12 @@ class CsvSource:
                     ),
                 )
         except (pa.ArrowInvalid, UnicodeDecodeError, OSError, EOFError) as e:
-            self._raise_explained(path, num_columns, e)
+            self._raise_explained(path, len(names), e)
 
     def _raise_explained(self, path: str, num_columns: int, error: Exception) -> NoReturn:
         if "straddling" in str(error):
             raise _RowOverBlock from error
-        try:
-            known = csv_text.explain(path, self._options, num_columns)
-        except (OSError, EOFError, UnicodeDecodeError) as e:
-            raise DataError(f"{path}: cannot be read to its end: {e}") from error
+        known = csv_text.explain(path, self._options, num_columns)
         raise known or DataError(f"{path}: cannot be read as CSV: {error}") from error
 
     def _check_unnamed(self, path: str, first_row: int, index: int, values: pa.Array) -> None:

@@ -7,6 +7,7 @@ file, and when anything fails the file is read once more, line by line.
 import codecs
 import contextlib
 import csv
+import dataclasses
 import io
 import sys
 from collections.abc import Iterator
@@ -31,17 +32,23 @@ def open_utf8(path: str, encoding: str) -> pa.NativeFile:
     return pa.transcoding_input_stream(stream, encoding, "utf-8")
 
 
-def read_header(path: str, options: CsvOptions) -> tuple[str, ...]:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Header:
+    """The names of a file's columns, and how many empty lines are above them."""
+
+    names: tuple[str, ...]
+    blank_lines: int
+
+
+def read_header(path: str, options: CsvOptions) -> Header:
     """Returns the names in the first line that is not empty; none for a file without any.
 
     Raises:
-      DataError: The line cannot be decoded.
+      DataError: The file cannot be read or decoded.
     """
-    with _records(path, options) as records:
-        try:
-            return tuple(next((cells for _, cells in records if cells), ()))
-        except UnicodeDecodeError as e:
-            raise undecodable(path, options.encoding) or DataError(f"{path}: {e}") from e
+    with _readable(path, options), _records(path, options) as records:
+        line, cells = next(((line, cells) for line, cells in records if cells), (1, []))
+        return Header(names=tuple(cells), blank_lines=line - 1)
 
 
 def check_quotes(path: str, options: CsvOptions) -> None:
@@ -49,11 +56,12 @@ def check_quotes(path: str, options: CsvOptions) -> None:
 
     Raises:
       DataError: With the line of a quote within an unquoted cell, of text after a closing quote, or of a quote that
-        is never closed.
+        is never closed, and when the file cannot be read.
     """
     edges = np.zeros(256, np.bool_)
     edges[[ord(options.delimiter), ord("\r"), ord("\n"), ord('"')]] = True
-    fault = _first_bad_quote(path, options.encoding, edges)
+    with _readable(path, options):
+        fault = _first_bad_quote(path, options.encoding, edges)
     if fault is not None:
         position, problem = fault
         raise DataError(f"{path}:{_line_at(path, options.encoding, position)}: {problem}; write {_QUOTING}")
@@ -64,10 +72,7 @@ _QUOTING = 'a cell that holds quotes as "5"" pipe": in quotes, its own quotes do
 
 def explain(path: str, options: CsvOptions, num_columns: int) -> DataError | None:
     """Returns what is wrong with a file that could not be parsed, with its line; None if nothing is found."""
-    bad = undecodable(path, options.encoding)
-    if bad is not None:
-        return bad
-    with _records(path, options) as records:
+    with _readable(path, options), _records(path, options) as records:
         for line, cells in records:
             if cells and len(cells) != num_columns:
                 return DataError(
@@ -83,24 +88,6 @@ def line_of_row(path: str, options: CsvOptions, row: int) -> int:
         return next(line for index, line in enumerate(rows) if index == row + 1)
 
 
-def undecodable(path: str, encoding: str) -> DataError | None:
-    """Returns the error of the first line that is not in ``encoding``, or None."""
-    decoder = codecs.getincrementaldecoder(encoding)()
-    with io.BufferedReader(_open_bytes(path)) as stream:
-        start = stream.peek(2)[:2]
-        line = 0
-        try:
-            for line, content in enumerate(stream, start=1):  # noqa: B007 - told when decoding fails
-                decoder.decode(content)
-        except UnicodeDecodeError as e:
-            other = "'utf-16'" if start in (b"\xff\xfe", b"\xfe\xff") else "'latin-1' or 'cp1252'"
-            return DataError(
-                f"{path}:{line}: byte 0x{e.object[e.start]:02x} is not {encoding}; "
-                f"give data.options.encoding, such as {other}"
-            )
-    return None
-
-
 def _open_bytes(path: str) -> pa.NativeFile:
     with Path(path).open("rb") as file:
         start = file.read(4)
@@ -108,6 +95,17 @@ def _open_bytes(path: str) -> pa.NativeFile:
         if start.startswith(magic):
             return pa.CompressedInputStream(pa.OSFile(path), compression)
     return pa.OSFile(path)
+
+
+@contextlib.contextmanager
+def _readable(path: str, options: CsvOptions) -> Iterator[None]:
+    """Turns what happens on reading text into a DataError."""
+    try:
+        yield
+    except UnicodeDecodeError as e:
+        raise _undecodable(path, options.encoding) or DataError(f"{path}: {e}") from e
+    except (OSError, EOFError, pa.ArrowInvalid, csv.Error) as e:
+        raise DataError(f"{path}: cannot be read to its end: {e}") from e
 
 
 @contextlib.contextmanager
@@ -126,6 +124,24 @@ def _numbered(reader: Any) -> Iterator[tuple[int, list[str]]]:
     for cells in reader:
         yield begin, cells
         begin = reader.line_num + 1
+
+
+def _undecodable(path: str, encoding: str) -> DataError | None:
+    """Returns the error of the first line that is not in ``encoding``, or None."""
+    decoder = codecs.getincrementaldecoder(encoding)()
+    with io.BufferedReader(_open_bytes(path)) as stream:
+        start = stream.peek(2)[:2]
+        line = 0
+        try:
+            for line, content in enumerate(stream, start=1):  # noqa: B007 - told when decoding fails
+                decoder.decode(content)
+        except UnicodeDecodeError as e:
+            other = "'utf-16'" if start in (b"\xff\xfe", b"\xfe\xff") else "'latin-1' or 'cp1252'"
+            return DataError(
+                f"{path}:{line}: byte 0x{e.object[e.start]:02x} is not {encoding}; "
+                f"give data.options.encoding, such as {other}"
+            )
+    return None
 
 
 def _first_bad_quote(

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from lockstep.components.example_gen.arrow_buffers import Offsets, binary_array, binary_buffers, is_valid
 
+_TABLE_SIZE = 1 << 20
 _CRC_MASK_DELTA = np.uint32(0xA282EAD8)
 
 
@@ -33,9 +34,10 @@ def encode_examples(columns: Mapping[str, pa.Array], num_rows: int) -> pa.Array:
         values = columns[name]
         if values.null_count == num_rows:
             continue
-        head, body = _feature_entry(name.encode(), values)
-        lengths += _lengths(head) + _lengths(body)
-        pieces += [head, body]
+        entry = _feature_entry(name.encode(), values)
+        pieces += entry
+        for piece in entry:
+            lengths += _lengths(piece)
     return _join([_by_length(lengths, lambda length: b"\x0a" + _varint(length)), *pieces])
 
 
@@ -60,25 +62,35 @@ def _masked(crcs: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
     return masked
 
 
-def _feature_entry(name: bytes, values: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Returns the two pieces of every row's entry in ``Features.feature``: all before the value, and the value."""
+def _feature_entry(name: bytes, values: pa.Array) -> list[pa.Array]:
+    """Returns each row's entry in ``Features.feature`` in one piece or two: all before the value, and the value."""
     key = b"\x0a" + _varint(len(name)) + name
     if pa.types.is_float32(values.type):
         numbers = values.fill_null(0).to_numpy(zero_copy_only=False).astype("<f4", copy=False)
-        body = binary_array(numbers.view(np.uint8), np.arange(len(values) + 1) * 4)
-        lengths, list_tag = np.full(len(values), 4, np.int64), b"\x12"
+        pieces = [_fixed(_entry_head(key, b"\x12", 4), numbers.view(np.uint8).reshape(-1, 4))]
     elif pa.types.is_int64(values.type):
-        body = _varints(values.fill_null(0).to_numpy(zero_copy_only=False))
-        lengths, list_tag = _lengths(body), b"\x1a"
+        groups, used = _varints(values.fill_null(0).to_numpy(zero_copy_only=False))
+        if used is None:
+            pieces = [_fixed(_entry_head(key, b"\x1a", groups.shape[1]), groups)]
+        else:
+            lengths = used.sum(axis=1)
+            body = binary_array(groups[used], np.concatenate([[0], np.cumsum(lengths)]))
+            pieces = [_by_length(lengths, lambda length: _entry_head(key, b"\x1a", length)), body]
     else:
         body = values.cast(pa.binary())
-        lengths, list_tag = _lengths(body), b"\x0a"
-    head = _by_length(lengths, lambda length: _entry_head(key, list_tag, length))
+        pieces = [_by_length(_lengths(body), lambda length: _entry_head(key, b"\x0a", length)), body]
     if values.null_count:
         present = pa.array(is_valid(values))
-        head = pc.if_else(present, head, pa.scalar(b"", pa.binary()))
-        body = pc.if_else(present, body, pa.scalar(b"", pa.binary()))
-    return head, body
+        pieces = [pc.if_else(present, piece, pa.scalar(b"", pa.binary())) for piece in pieces]
+    return pieces
+
+
+def _fixed(head: bytes, values: npt.NDArray[np.uint8]) -> pa.Array:
+    """Returns the same head before each row of ``values``."""
+    entries = np.empty((len(values), len(head) + values.shape[1]), np.uint8)
+    entries[:, : len(head)] = np.frombuffer(head, np.uint8)
+    entries[:, len(head) :] = values
+    return binary_array(entries.reshape(-1), np.arange(len(values) + 1) * entries.shape[1])
 
 
 def _entry_head(key: bytes, list_tag: bytes, length: int) -> bytes:
@@ -96,25 +108,32 @@ def _varint(number: int) -> bytes:
     return bytes(groups) + bytes([number])
 
 
-def _varints(numbers: npt.NDArray[np.int64]) -> pa.Array:
-    """Returns each number's varint; a negative one takes ten bytes."""
+def _varints(numbers: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_] | None]:
+    """Returns each number's varint as a row of bytes, and which of them count (None: all); negative ones take ten."""
     left = numbers.view(np.uint64)
     longest = max(1, -(-int(left.max(initial=0)).bit_length() // 7))
     groups = np.empty((len(numbers), longest), np.uint8)
     used = np.ones((len(numbers), longest), np.bool_)
     for i in range(longest):
         rest = left >> np.uint64(7)
-        groups[:, i] = (left & np.uint64(0x7F)).astype(np.uint8) | ((rest > 0).astype(np.uint8) << 7)
+        more = rest > 0
+        groups[:, i] = (left & np.uint64(0x7F)).astype(np.uint8) | (more.astype(np.uint8) << 7)
         left = rest
         if i + 1 < longest:
-            used[:, i + 1] = rest > 0
-    ends = np.cumsum(used.sum(axis=1))
-    return binary_array(groups[used], np.concatenate([[0], ends]))
+            used[:, i + 1] = more
+    return groups, None if used[:, -1].all() else used
 
 
 def _by_length(lengths: npt.NDArray[np.int64], make: Callable[[int], bytes]) -> pa.Array:
     """Returns ``make(length)`` for each of ``lengths``, calling it once for each that occurs."""
-    distinct, index = np.unique(lengths, return_inverse=True)
+    longest = int(lengths.max(initial=0))
+    if longest < _TABLE_SIZE:  # a table is several times quicker than sorting
+        distinct = np.flatnonzero(np.bincount(lengths))
+        place = np.zeros(longest + 1, np.int32)
+        place[distinct] = np.arange(len(distinct))
+        index = place[lengths]
+    else:
+        distinct, index = np.unique(lengths, return_inverse=True)
     return pa.array([make(int(length)) for length in distinct], pa.binary()).take(pa.array(index))
 
 

@@ -15,6 +15,7 @@ Format = Literal["csv", "parquet"]
 
 _CHUNK_BYTES = 1 << 20
 _FORMATS: dict[str, Format] = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".pq": "parquet"}
+_COMPRESSED = (".gz", ".bz2", ".zst")
 
 
 def split_path(path: str) -> tuple[str, str]:
@@ -69,7 +70,8 @@ def format_of(files: Sequence[str]) -> Format:
     """
     by_format: dict[Format, str] = {}
     for path in files:
-        kind = _FORMATS.get(Path(path).suffix.lower())
+        suffixes = [suffix for suffix in Path(path.lower()).suffixes if suffix not in _COMPRESSED]
+        kind = _FORMATS.get(suffixes[-1] if suffixes else "")
         if kind is None:
             raise DataError(
                 f"{path}: the name does not tell the format (known: {', '.join(_FORMATS)}); "

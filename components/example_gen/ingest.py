@@ -1,10 +1,13 @@
 """From files to an Examples artifact's folder; knows nothing of TFX."""
 
 import collections
+import dataclasses
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +28,11 @@ _log = logging.getLogger(__name__)
 _progress = logging.getLogger("lockstep.progress")
 
 _PROGRESS_EVERY_S = 1.0
+_NUM_THREADS = 2
+_MAX_AHEAD = 3  # batches; one is about 30 MB
+
+_T = TypeVar("_T")
+_U = TypeVar("_U")
 
 
 def open_source(files: Sequence[str], data: DataOptions) -> Source:
@@ -62,8 +70,10 @@ def ingest(files: Sequence[str], data: DataOptions, folder: Path, requirements: 
     tally = _Tally(source, requirements)
     with published_folder(folder) as staging:
         with ShardWriter(staging, tuple(data.splits), data.num_shards) as writer:
-            for batch in source.batches(types):
-                _write(tally.kept(batch), data, writer)
+            kept = (tally.kept(batch) for batch in source.batches(types))
+            for records in _map_ahead(lambda batch: _records(batch, data), kept):
+                for split, order in records.order.items():
+                    writer.write(split, records.framed, order)
             tally.check_rows(files, {name: sum(s.records for s in shards) for name, shards in writer.shards().items()})
         manifest = Manifest(
             shards=writer.shards(), types=types, missing=dict(tally.missing), dropped=dict(tally.dropped)
@@ -78,14 +88,36 @@ def assign_splits(hashes: Hashes, weights: Sequence[int]) -> npt.NDArray[np.int6
     return np.searchsorted(np.cumsum(weights), buckets, side="right")
 
 
-def _write(batch: RowBatch, data: DataOptions, writer: ShardWriter) -> None:
+@dataclasses.dataclass(frozen=True)
+class _Records:
+    """A batch as records in TFRecord framing, and each split's rows in the order in which they are written."""
+
+    framed: pa.Array
+    order: dict[str, npt.NDArray[np.int64]]
+
+
+def _records(batch: RowBatch, data: DataOptions) -> _Records:
     hashes = hash_rows(batch.hashed.items(), batch.num_rows)
     assigned = assign_splits(hashes, tuple(data.splits.values()))
     framed = frame_records(encode_examples(batch.columns, batch.num_rows))
     # By the high bits: the low ones tell the split, and would be alike within it.
     order = np.argsort(hashes >> np.uint64(16), kind="stable")
-    for index, split in enumerate(data.splits):
-        writer.write(split, framed.take(pa.array(order[assigned[order] == index])))
+    return _Records(framed, {split: order[assigned[order] == index] for index, split in enumerate(data.splits)})
+
+
+def _map_ahead(function: Callable[[_T], _U], items: Iterable[_T]) -> Iterator[_U]:
+    """Gives the function's results in order; up to ``_MAX_AHEAD`` are computed in other threads meanwhile.
+
+    NumPy and Arrow release Python's lock for most of their time.
+    """
+    with ThreadPoolExecutor(_NUM_THREADS, "encode") as pool:
+        running: collections.deque[Future[_U]] = collections.deque()
+        for item in items:
+            running.append(pool.submit(function, item))
+            if len(running) > _MAX_AHEAD:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
 
 
 class _Tally:

@@ -2,9 +2,9 @@
 
 Of a cell: its bytes as little-endian 64-bit words (the last one padded with zeros), mixed one after another as
 splitmix64 does into a state that begins with its length and a hash of the column's name; of a cell over 256 bytes only
-the BLAKE2b digest is mixed in. Of a row: the sum of its cells modulo 2**64, mixed once more. A missing cell adds nothing,
-so neither a new column without values nor another order of columns moves a row. CSV is hashed as written, not as
-converted: a type that changes because of one new row leaves all other rows where they are.
+the BLAKE2b digest is mixed in. Of a row: the sum of its cells modulo 2**64, mixed once more. A missing cell adds
+nothing, so neither a new column without values nor another order of columns moves a row. CSV is hashed as written, not
+as converted: a type that changes because of one new row leaves all other rows where they are.
 """
 
 import hashlib

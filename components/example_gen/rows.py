@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from lockstep.components.errors import DataError
@@ -69,7 +70,7 @@ def write_examples(
         with ShardWriter(staging, tuple(rows_by_split), num_shards) as writer:
             for split, rows in rows_by_split.items():
                 records = [_example(row) for row in rows]
-                writer.write(split, frame_records(pa.array(records, pa.binary())))
+                writer.write(split, frame_records(pa.array(records, pa.binary())), np.arange(len(records)))
         manifest = Manifest(shards=writer.shards())
         (staging / MANIFEST_NAME).write_text(manifest.to_json())
     return manifest

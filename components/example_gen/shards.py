@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lockstep.components.errors import StepFailed
@@ -134,8 +135,13 @@ class ShardWriter:
             for file in (file for files in self._files.values() for file in files):
                 file.abandon()
 
-    def write(self, split: str, framed: pa.Array) -> None:
-        """Adds records in TFRecord framing (binary) to ``split``.
+    def write(self, split: str, framed: pa.Array, order: npt.NDArray[np.int64]) -> None:
+        """Adds records to ``split``.
+
+        Args:
+          split: One of the splits.
+          framed: Records in TFRecord framing (binary).
+          order: Which of them, and in which order.
 
         Raises:
           OSError: A file cannot be written, perhaps of an earlier call.
@@ -143,7 +149,7 @@ class ShardWriter:
         counts = self._counts[split]
         begin = sum(counts) % len(counts)
         for i, file in enumerate(self._files[split]):
-            rows = np.arange((i - begin) % len(counts), len(framed), len(counts))
+            rows = order[(i - begin) % len(counts) :: len(counts)]
             if len(rows):
                 data, _ = binary_buffers(framed.take(pa.array(rows)))
                 counts[i] += len(rows)

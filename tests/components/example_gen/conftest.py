@@ -1,0 +1,71 @@
+"""Shared by the tests of ExampleGen: ingest a text, and read what came out with TensorFlow's own reader."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lockstep.components.example_gen.files import matched_files, split_path
+from lockstep.components.example_gen.ingest import ingest
+from lockstep.components.example_gen.options import DataOptions, Requirements
+from lockstep.components.example_gen.shards import Manifest
+
+Row = dict[str, list[Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ingested:
+    """An artifact's folder and its manifest."""
+
+    folder: Path
+    manifest: Manifest
+
+    def rows(self, split: str | None = None) -> list[Row]:
+        """Returns the rows of one split or all, each column -> values; a missing value's column is absent."""
+        shards = [shard for name, found in self.manifest.shards.items() if split in (None, name) for shard in found]
+        return [row for shard in shards for row in read_rows(self.folder / shard.path)]
+
+    def column(self, name: str) -> list[Any]:
+        """Returns a column's values, sorted, with None for a missing one."""
+        values = [row[name][0] if name in row else None for row in self.rows()]
+        return sorted(values, key=lambda value: (value is None, value))
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Returns the rows of one gzip TFRecord file."""
+    import tensorflow as tf
+
+    rows = []
+    for record in tf.data.TFRecordDataset(str(path), compression_type="GZIP").as_numpy_iterator():
+        features = tf.train.Example.FromString(record).features.feature
+        rows.append({name: list(getattr(value, value.WhichOneof("kind")).value) for name, value in features.items()})
+    return rows
+
+
+@pytest.fixture
+def ingest_path(tmp_path: Path) -> Callable[..., Ingested]:
+    """Ingests a file, folder or glob into one split of one shard, unless told otherwise."""
+    made = 0
+
+    def run(path: Path, requirements: Requirements = Requirements(), **options: Any) -> Ingested:  # noqa: B008
+        nonlocal made
+        made += 1
+        data = DataOptions(path=str(path), **{"splits": {"all": 1}, "num_shards": 1, **options})
+        folder = tmp_path / f"examples-{made}"
+        return Ingested(folder, ingest(matched_files(*split_path(data.path)), data, folder, requirements))
+
+    return run
+
+
+@pytest.fixture
+def ingest_text(tmp_path: Path, ingest_path: Callable[..., Ingested]) -> Callable[..., Ingested]:
+    """Ingests the text, or bytes, of one CSV file, ``rows.csv``."""
+
+    def run(text: str | bytes, requirements: Requirements = Requirements(), **options: Any) -> Ingested:  # noqa: B008
+        path = tmp_path / "rows.csv"
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return ingest_path(path, requirements, **options)
+
+    return run

@@ -1,0 +1,98 @@
+"""Which files a path means, and their fingerprint."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from lockstep.components.errors import DataError
+from lockstep.components.example_gen.files import fingerprint, format_of, matched_files, split_path
+
+
+def _names(path: Path) -> list[str]:
+    return [Path(file).name for file in matched_files(*split_path(str(path)))]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of which two files hold rows."""
+    for name in ("b.csv", "a.csv", "_SUCCESS", ".part.csv.crc"):
+        (tmp_path / name).write_text("x\n1\n")
+    (tmp_path / "sub").mkdir()
+    return tmp_path
+
+
+def test_a_folder_means_its_files_without_hidden_ones(folder: Path) -> None:
+    """Neither markers, checksums nor folders are data."""
+    assert _names(folder) == ["a.csv", "b.csv"]
+
+
+def test_a_glob_means_what_it_matches(folder: Path) -> None:
+    """Sorted by name."""
+    assert _names(folder / "*.csv") == ["a.csv", "b.csv"]
+    (folder / "sub" / "c.csv").write_text("x\n1\n")
+    assert _names(folder / "s*" / "c.csv") == ["c.csv"]
+
+
+def test_a_file_means_itself_whatever_its_name_is(folder: Path) -> None:
+    """Characters of globs in a name are literal, and a file that is named is not hidden."""
+    for name in ("_rows.csv", ".rows.csv", "rows[1]*.csv"):
+        (folder / name).write_text("x\n1\n")
+        assert _names(folder / name) == [name]
+
+
+def test_a_folder_may_have_the_characters_of_globs(folder: Path) -> None:
+    """Only the pattern is a glob."""
+    (folder / "data [1]").mkdir()
+    (folder / "data [1]" / "x.csv").write_text("x\n1\n")
+    assert _names(folder / "data [1]") == ["x.csv"]
+    assert _names(folder / "data [1]" / "x.csv") == ["x.csv"]
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("c.csv", "no such file: {}/c.csv; did you mean"),
+        ("nowhere/c.csv", "no such folder: {}/nowhere"),
+        ("*.parquet", "no file in {} matches '*.parquet'"),
+        ("sub", "no file in {}/sub matches '*'"),
+    ],
+)
+def test_a_path_without_files_is_named(folder: Path, path: str, message: str) -> None:
+    """The message names what was looked for, and a similar name."""
+    with pytest.raises(DataError) as failure:
+        _names(folder / path)
+    assert message.format(folder) in str(failure.value)
+
+
+def test_a_touched_or_moved_folder_keeps_its_fingerprint(folder: Path, tmp_path: Path) -> None:
+    """Only names under the folder and bytes count."""
+    before = fingerprint(str(folder), matched_files(str(folder), "*"))
+    os.utime(folder / "a.csv", (1, 1))
+    assert fingerprint(str(folder), matched_files(str(folder), "*")) == before
+
+
+def test_an_edit_of_equal_size_and_time_changes_the_fingerprint(folder: Path) -> None:
+    """Sizes and times alone would miss it."""
+    before = fingerprint(str(folder), matched_files(str(folder), "*"))
+    status = (folder / "a.csv").stat()
+    (folder / "a.csv").write_text("x\n2\n")
+    os.utime(folder / "a.csv", ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert fingerprint(str(folder), matched_files(str(folder), "*")) != before
+
+
+def test_a_renamed_file_changes_the_fingerprint(folder: Path) -> None:
+    """Rows are read in the order of names."""
+    before = fingerprint(str(folder), matched_files(str(folder), "*"))
+    (folder / "a.csv").rename(folder / "c.csv")
+    assert fingerprint(str(folder), matched_files(str(folder), "*")) != before
+
+
+def test_the_format_is_told_by_the_names() -> None:
+    """One format for all; a name that says nothing is named."""
+    assert format_of(["a.csv", "b.TXT", "c.csv.gz"]) == "csv"
+    assert format_of(["a.parquet"]) == "parquet"
+    with pytest.raises(DataError, match=r"README\.md: the name does not tell the format"):
+        format_of(["a.csv", "README.md"])
+    with pytest.raises(DataError, match="differ in format"):
+        format_of(["a.csv", "b.parquet"])

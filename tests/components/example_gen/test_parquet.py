@@ -1,0 +1,139 @@
+"""Parquet files as input."""
+
+import datetime as dt
+import decimal
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lockstep.components.errors import DataError
+from lockstep.components.example_gen.options import Requirements
+from tests.components.example_gen.conftest import Ingested
+
+Ingest = Callable[..., Ingested]
+
+_NOON = dt.datetime(2024, 1, 2, 12, tzinfo=dt.timezone.utc)
+_STRINGS = pa.array(["x", "y", "x"])
+
+
+def _write(path: Path, **columns: object) -> Path:
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("array", "kind", "values"),
+    [
+        (pa.array([1, 2, None], pa.int8()), "int", [1, 2, None]),
+        (pa.array([1, 2, 3], pa.uint64()), "int", [1, 2, 3]),
+        (pa.array([True, False, None]), "int", [0, 1, None]),
+        (pa.array([1.5, None, float("nan")]), "float", [1.5, None, None]),
+        (pa.array([1.5, 2.5, 3.5], pa.float32()), "float", [1.5, 2.5, 3.5]),
+        (pa.array([decimal.Decimal("1.25"), None, None]), "float", [1.25, None, None]),
+        (pa.array(["a", "", None]), "string", [b"", b"a", None]),
+        (pa.array([b"\xff", b"", None]), "string", [b"", b"\xff", None]),
+        (pa.array([b"ab", b"cd", None], pa.binary(2)), "string", [b"ab", b"cd", None]),
+        (_STRINGS.dictionary_encode(), "string", [b"x", b"x", b"y"]),
+        (_STRINGS.cast(pa.large_string()), "string", [b"x", b"x", b"y"]),
+        (pa.array([_NOON, None, None], pa.timestamp("us", "UTC")), "int", [1704196800, None, None]),
+        (pa.array([_NOON.date(), None, None]), "int", [1704153600, None, None]),
+        (pa.nulls(3), "float", [None, None, None]),
+    ],
+)
+def test_a_type_becomes_that_of_a_feature(
+    tmp_path: Path, ingest_path: Ingest, array: pa.Array, kind: str, values: list[object]
+) -> None:
+    """Numbers, booleans, times, texts; null and NaN are missing."""
+    result = ingest_path(_write(tmp_path / "rows.parquet", c=array, n=pa.array([1, 2, 3])))
+    assert result.manifest.types == {"c": kind, "n": "int"}
+    assert result.column("c") == values
+
+
+def test_a_declared_type_converts(tmp_path: Path, ingest_path: Ingest) -> None:
+    """Text to numbers, numbers to text, whole floats to int."""
+    path = _write(tmp_path / "rows.parquet", a=pa.array(["1", "2"]), b=pa.array([7, 8]), c=pa.array([1.0, None]))
+    result = ingest_path(path, types={"a": "int", "b": "string", "c": "int"})
+    assert [result.column(name) for name in "abc"] == [[1, 2], [b"7", b"8"], [1, None]]
+
+
+@pytest.mark.parametrize(
+    ("array", "problem"),
+    [
+        (pa.array([1.0, 1.5]), "1.5 is not an int"),
+        (pa.array([1, 2**64 - 1], pa.uint64()), "18446744073709551615 is not an int"),
+        (pa.array(["1", "x"]), "'x' is not an int"),
+    ],
+)
+def test_a_value_that_is_not_of_the_declared_type_names_its_row(
+    tmp_path: Path, ingest_path: Ingest, array: pa.Array, problem: str
+) -> None:
+    """Rows count from 1."""
+    with pytest.raises(DataError) as failure:
+        ingest_path(_write(tmp_path / "rows.parquet", c=array), types={"c": "int"})
+    assert f"rows.parquet, row 2: column 'c': {problem}" in str(failure.value)
+
+
+def test_files_agree_on_float_where_one_has_fractions(tmp_path: Path, ingest_path: Ingest) -> None:
+    """And a whole number goes to the same split as int and as float."""
+    splits = {"train": 1, "eval": 1}
+    (tmp_path / "in").mkdir()
+    path = _write(tmp_path / "in" / "a.parquet", x=pa.array(list(range(50))))
+    ints = ingest_path(path, splits=splits)
+    _write(tmp_path / "in" / "b.parquet", x=pa.array([0.5]))
+    floats = ingest_path(tmp_path / "in", splits=splits)
+    assert {row["x"][0] for row in floats.rows("eval")} - {0.5} == {row["x"][0] for row in ints.rows("eval")}
+    assert floats.manifest.types == {"x": "float"}
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (pa.array([[1], [2]]), "column 'c' is of type list"),
+        (pa.array([{"a": 1}]), "column 'c' is of type struct"),
+    ],
+)
+def test_a_type_that_no_feature_has_is_named(
+    tmp_path: Path, ingest_path: Ingest, array: pa.Array, message: str
+) -> None:
+    """With file and column."""
+    with pytest.raises(DataError, match=message):
+        ingest_path(_write(tmp_path / "rows.parquet", c=array))
+
+
+def test_a_file_that_is_not_parquet_is_named(tmp_path: Path, ingest_path: Ingest) -> None:
+    """A CSV file with the wrong name, say."""
+    (tmp_path / "rows.parquet").write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match=r"rows\.parquet: not a Parquet file"):
+        ingest_path(tmp_path / "rows.parquet")
+
+
+def test_a_file_without_rows_is_an_error(tmp_path: Path, ingest_path: Ingest) -> None:
+    """As for CSV."""
+    with pytest.raises(DataError, match=r"rows\.parquet: no rows"):
+        ingest_path(_write(tmp_path / "rows.parquet", c=pa.array([], pa.int64())))
+
+
+def test_a_row_without_label_is_named(tmp_path: Path, ingest_path: Ingest) -> None:
+    """By its number in the file."""
+    path = _write(tmp_path / "rows.parquet", y=pa.array([1.0, float("nan")]))
+    with pytest.raises(DataError, match=r"rows\.parquet, row 2: column 'y' has no value"):
+        ingest_path(path, Requirements(complete_columns=("y",)))
+
+
+def test_the_index_that_pandas_writes_is_left_out(tmp_path: Path, ingest_path: Ingest) -> None:
+    """It numbers the rows."""
+    path = _write(tmp_path / "rows.parquet", x=pa.array([1]), __index_level_0__=pa.array([0]))
+    assert ingest_path(path).rows() == [{"x": [1]}]
+
+
+def test_whole_numbers_that_float32_does_not_hold_are_reported(
+    tmp_path: Path, ingest_path: Ingest, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As for CSV, where an int column is declared float."""
+    with caplog.at_level(logging.WARNING):
+        ingest_path(_write(tmp_path / "rows.parquet", x=pa.array([1, 16777217])), types={"x": "float"})
+    assert "rows.parquet, row 2: column 'x': 16777217 becomes 16777216.0 as float32" in caplog.text
