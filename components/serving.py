@@ -145,6 +145,14 @@ class ServingModel:
         return signature(**{next(iter(signature.structured_input_signature[1])): serialized})
 
 
+def refusal(message: str) -> str:
+    """Returns the line of a TensorFlow error that says what is wrong with the rows, without its graph's whereabouts."""
+    noise = ("Graph execution error", "Detected at node", "<stack traces", "[[{{", "File ", "(")
+    lines = (line.strip() for line in message.splitlines())
+    said = next((line for line in lines if line and not line.startswith(noise)), message)
+    return said.split(" [Op:")[0]
+
+
 def predict(
     model_dir: Path, serialized_batches: Iterable["npt.NDArray[np.object_] | list[bytes]"]
 ) -> Iterator["npt.NDArray[np.float32]"]:
@@ -168,5 +176,5 @@ def predict(
         try:
             predictions = model.predictions(tf.constant(batch, dtype=tf.string, shape=(len(batch),)))
         except tf.errors.InvalidArgumentError as e:
-            raise DataError(f"{model_dir}: refuses the rows of batch {number}: {e.message}") from e
+            raise DataError(f"{model_dir}: refuses the rows of batch {number}: {refusal(e.message)}") from e
         yield tf.reshape(tf.cast(predictions, tf.float32), [len(batch)]).numpy()

@@ -54,7 +54,7 @@ class Scorer:
     def __init__(self, models: Sequence[ScoredModel], label: str) -> None:
         loaded = [serving.ServingModel(Path(model.dir)) for model in models]
 
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
         def score(serialized: tf.Tensor) -> list[tuple[tf.Tensor, tf.Tensor]]:
             return [
                 (
@@ -98,7 +98,7 @@ def check_runs(model: ScoredModel, label: str, path: str) -> None:
         try:
             [(labels, predictions)] = scorer(rows)
         except tf.errors.OpError as e:
-            raise ConfigurationError(f"{model.dir}: refuses rows of {path}: {e.message}") from e
+            raise ConfigurationError(f"{model.dir}: refuses rows of {path}: {serving.refusal(e.message)}") from e
         if not len(labels) == len(predictions) == len(rows):
             raise StepFailed(
                 f"{model.dir}: gives {len(predictions)} predictions and {len(labels)} labels for {len(rows)} rows; "
