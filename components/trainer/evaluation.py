@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
-from lockstep.components.trainer.input_pipeline import Records
+from lockstep.components.trainer.records import Records
 from lockstep.components.trainer.loop import PerExampleLoss, model_columns
 
 if TYPE_CHECKING:

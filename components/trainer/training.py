@@ -18,7 +18,8 @@ from lockstep.components.trainer.checkpoint import Checkpoints, sync
 from lockstep.components.trainer.evaluation import evaluate
 from lockstep.components.trainer.export import export, serving_columns
 from lockstep.components.trainer.heartbeat import Reporter
-from lockstep.components.trainer.input_pipeline import Records, TrainingInput
+from lockstep.components.trainer.input_pipeline import TrainingInput
+from lockstep.components.trainer.records import Records
 from lockstep.components.trainer.spec import RunFiles, TrainSpec
 
 

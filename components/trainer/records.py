@@ -1,0 +1,144 @@
+"""Files of transformed records: how many there are, what is in them, and which virtual shard holds which."""
+
+import dataclasses
+import gzip
+import io
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lockstep.components.errors import ConfigurationError, DataError
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+READ_BATCH = 4096
+_STRING_BYTES = 64  # a guess: the length of strings is known only after reading
+# Whole files are dealt to shards only if no shard is that much above the mean; the surplus would be trained alone, in
+# batches that are mostly padding.
+_MAX_SURPLUS = 1.1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Deal:
+    """Which records each virtual shard holds.
+
+    Args:
+      files: The split's files, in order.
+      counts: Records in each.
+      files_of: For each virtual shard the indices of its files; None where records are dealt singly: record ``i`` of
+        all files in order belongs to shard ``i % len(sizes)``.
+      sizes: Records of each virtual shard.
+    """
+
+    files: tuple[str, ...]
+    counts: tuple[int, ...]
+    files_of: tuple[tuple[int, ...], ...] | None
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, files: Sequence[str], counts: Sequence[int], num_shards: int) -> "Deal":
+        """Deals whole files, the largest first to the smallest shard, if that comes out even; else single records."""
+        owned: list[list[int]] = [[] for _ in range(num_shards)]
+        sizes = [0] * num_shards
+        for index in sorted(range(len(files)), key=lambda i: (-counts[i], i)):
+            shard = sizes.index(min(sizes))
+            owned[shard].append(index)
+            sizes[shard] += counts[index]
+        total = sum(counts)
+        if max(sizes) <= _MAX_SURPLUS * total / num_shards:
+            files_of = tuple(tuple(sorted(indices)) for indices in owned)
+            return cls(files=tuple(files), counts=tuple(counts), files_of=files_of, sizes=tuple(sizes))
+        singly = tuple(len(range(shard, total, num_shards)) for shard in range(num_shards))
+        return cls(files=tuple(files), counts=tuple(counts), files_of=None, sizes=singly)
+
+    def files_of_shards(self, shards: Sequence[int]) -> tuple[str, ...]:
+        """Returns the files that hold the shards' records, in order, each once."""
+        if self.files_of is None:
+            return self.files
+        return tuple(self.files[i] for i in sorted(i for shard in shards for i in self.files_of[shard]))
+
+
+class Records:
+    """Reads and parses the files of one split.
+
+    Args:
+      files: Gzip TFRecords of transformed tf.Examples.
+      feature_spec: Transformed feature name -> ``tf.io.FixedLenFeature``, label included.
+      label: Name of the label.
+    """
+
+    def __init__(self, files: Sequence[str], feature_spec: Mapping[str, Any], label: str) -> None:
+        import tensorflow as tf
+
+        for name, spec in feature_spec.items():
+            if not isinstance(spec, tf.io.FixedLenFeature):
+                raise ConfigurationError(
+                    f"feature {name!r}: {type(spec).__name__} is not allowed; "
+                    "the preprocessing function must return dense tensors of a fixed shape"
+                )
+        if label not in feature_spec:
+            raise ConfigurationError(
+                f"label {label!r}: not among the transformed features ({', '.join(sorted(feature_spec))}); "
+                "the preprocessing function must return it under its column's name"
+            )
+        self.files = tuple(files)
+        self.label = label
+        self._feature_spec = dict(feature_spec)
+
+    def count(self) -> tuple[int, ...]:
+        """Returns the number of records in each file; reads them all.
+
+        Raises:
+          DataError: A file is not a whole gzip TFRecord.
+        """
+        return tuple(count_records(path) for path in self.files)
+
+    def read(self, files: Sequence[str] | None = None) -> "tf.data.Dataset":
+        """Returns the serialised records in the order of the files, None for all of them."""
+        import tensorflow as tf
+
+        paths = list(self.files if files is None else files)
+        return tf.data.TFRecordDataset(tf.constant(paths, tf.string), compression_type="GZIP", buffer_size=2**20)
+
+    def parse(self, serialised: "tf.Tensor") -> "dict[str, tf.Tensor]":
+        """Returns columns of [batch, ...], a scalar feature as [batch, 1], of a batch of serialised records."""
+        import tensorflow as tf
+
+        columns = tf.io.parse_example(serialised, self._feature_spec)
+        return {name: column[:, tf.newaxis] if column.shape.rank == 1 else column for name, column in columns.items()}
+
+    @property
+    def bytes_per_record(self) -> int:
+        """Size of a parsed record in memory."""
+        import tensorflow as tf
+
+        return sum(
+            int(np.prod(spec.shape)) * (_STRING_BYTES if spec.dtype == tf.string else spec.dtype.size)
+            for spec in self._feature_spec.values()
+        )
+
+
+def count_records(path: str) -> int:
+    """Returns the number of records in a gzip TFRecord; reads it to its end.
+
+    Not by TensorFlow: it takes a file that was cut for a shorter one.
+
+    Raises:
+      DataError: The file is absent, cut or something else.
+    """
+    count = 0
+    try:
+        with gzip.open(path) as compressed, io.BufferedReader(compressed, 2**20) as file:  # type: ignore[type-var]
+            while header := file.read(12):
+                # https://www.tensorflow.org/tutorials/load_data/tfrecord: length, its checksum, content, its checksum
+                (length,) = struct.unpack("<Q4x", header)
+                if len(file.read(length + 4)) < length + 4:
+                    raise EOFError("the last record is cut")
+                count += 1
+    except (OSError, EOFError, zlib.error, struct.error, OverflowError, MemoryError) as e:
+        raise DataError(f"{path}: not a whole gzip TFRecord ({e}); run the step that wrote it again") from e
+    return count

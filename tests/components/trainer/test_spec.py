@@ -1,0 +1,114 @@
+"""The document that supervisor and workers share."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lockstep.components.trainer.spec import ModelOptions, RunFiles, TrainOptions, TrainSpec, worker_command
+
+SPEC = TrainSpec(
+    options=TrainOptions(workers=4, base_port=4000),
+    model=ModelOptions(build="my.module:build", parameters={"hidden": [8, 4], "rate": 0.5}),
+    label="tips",
+    label_kind="binary",
+    train_files=("a.gz", "b.gz"),
+    eval_files=(),
+    transform_graph_dir="/graph",
+    run_dir="/run",
+    checkpoint_dir="/checkpoints",
+    export_dir="/model/Format-Serving",
+    tensorboard_dir="/events",
+    import_paths=("/project",),
+)
+
+
+def test_a_specification_survives_its_json() -> None:
+    """What is read is what was written, types included."""
+    assert TrainSpec.from_json(SPEC.to_json()) == SPEC
+
+
+def test_equal_specifications_give_equal_text() -> None:
+    """The order in which parameters were given does not show."""
+    turned = dataclasses.replace(SPEC, model=ModelOptions(build="my.module:build", parameters={"rate": 0.5, "hidden": [8, 4]}))
+    assert turned.to_json() == SPEC.to_json()
+
+
+def test_whole_numbers_are_taken_for_floats() -> None:
+    """``learning_rate: 1`` in YAML is 1.0."""
+    data = json.loads(SPEC.to_json())
+    data["options"]["learning_rate"] = 1
+    assert isinstance(TrainSpec.from_json(json.dumps(data)).options.learning_rate, float)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"lable": "x"}, "spec: unknown key 'lable'; did you mean 'label'?"),
+        ({"label": 3}, "spec.label: 3 is not allowed"),
+        ({"label_kind": "ranking"}, "spec.label_kind: 'ranking' is not allowed"),
+        ({"train_files": "a.gz"}, "spec.train_files: 'a.gz' is not allowed"),
+        ({"train_files": []}, r"train_files: \(\) is not allowed; give at least one"),
+        ({"options": {"workers": True}}, "spec.options.workers: True is not allowed"),
+        ({"options": {"workers": 1.5}}, "spec.options.workers: 1.5 is not allowed"),
+        ({"options": {"base_port": "80"}}, "spec.options.base_port: '80' is not allowed"),
+    ],
+)
+def test_a_wrong_document_is_refused_by_the_key_s_name(change: dict[str, Any], message: str) -> None:
+    """Unknown keys, wrong types and forbidden values each name the key."""
+    with pytest.raises(ValueError, match=message):
+        TrainSpec.from_json(json.dumps(json.loads(SPEC.to_json()) | change))
+
+
+def test_an_absent_key_is_refused() -> None:
+    """A key without a default must be there."""
+    data = json.loads(SPEC.to_json())
+    del data["label"]
+    with pytest.raises(ValueError, match="label"):
+        TrainSpec.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"workers": 0}, "workers: 0 is not allowed; give 1 or more"),
+        ({"steps": 0}, "steps: 0"),
+        ({"batch_size": -8}, "batch_size: -8"),
+        ({"steps_per_call": 0}, "steps_per_call: 0"),
+        ({"checkpoint_every": 0}, "checkpoint_every: 0"),
+        ({"num_virtual_shards": 0}, "num_virtual_shards: 0"),
+        ({"max_restarts": -1}, "max_restarts: -1"),
+        ({"shuffle_buffer": -1}, "shuffle_buffer: -1"),
+        ({"seed": -1}, "seed: -1"),
+        ({"seed": 2**31}, "seed: 2147483648"),
+        ({"learning_rate": 0.0}, "learning_rate: 0.0"),
+        ({"learning_rate": float("nan")}, "learning_rate: nan"),
+        ({"start_timeout_s": 0.0}, "start_timeout_s: 0.0"),
+        ({"heartbeat_timeout_s": float("inf")}, "heartbeat_timeout_s: inf"),
+        ({"strategy": "one_device"}, "workers: 2 is not allowed; strategy one_device runs in one process"),
+        ({"workers": 3}, "num_virtual_shards: 8 is not allowed; .* multiple of 3"),
+        ({"batch_size": 250}, "batch_size: 250 is not allowed; .* for example 248"),
+        ({"base_port": 80}, "base_port: 80"),
+        ({"base_port": 65535}, "base_port: 65535"),
+    ],
+)
+def test_an_option_out_of_range_is_refused_by_its_name(options: dict[str, Any], message: str) -> None:
+    """The message says what is allowed."""
+    with pytest.raises(ValueError, match=message):
+        TrainOptions(**options)
+
+
+def test_the_command_keeps_the_working_directory_off_the_import_path(tmp_path: Path) -> None:
+    """A worker's own folder cannot shadow a package."""
+    command = worker_command(spec_path=tmp_path / "spec.json", attempt=2, python="python")
+    assert command[:2] == ("python", "-c")
+    assert command[3:] == (str(tmp_path / "spec.json"), "--attempt", "2", "--stop-at-eof")
+
+
+def test_run_files_lie_in_the_run_folder() -> None:
+    """One place names them."""
+    files = RunFiles(Path("/run"))
+    assert (files.spec_path, files.training_path) == (Path("/run/spec.json"), Path("/run/training.json"))
+    assert files.worker_dir(1) == Path("/run/worker-1")
