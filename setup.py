@@ -32,6 +32,7 @@ REQUIREMENTS = {
     "dill": (">=0.3.1.1,<0.3.2", ">=0.4,<0.5"),
     # TensorFlow 2.21 does not bring it, and tf.summary needs it.
     "tensorboard": (">=2.16", ">=2.20"),
+    "google-crc32c": (">=1.5,<2", ">=1.5,<2"),
     "psutil": (">=5.9", ">=5.9"),
     "pydantic": (">=2.7,<3", ">=2.7,<3"),
     "pyyaml": (">=6", ">=6"),

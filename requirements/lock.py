@@ -4,7 +4,7 @@ One universal resolution serves both dependency lines and every Python that they
 the versions of the runtime one.
 """
 
-import pathlib
+import re
 import subprocess
 import sys
 from typing import List
@@ -32,8 +32,8 @@ def main(arguments: List[str]) -> int:
         code = subprocess.call([*command, "--output-file", target], cwd=str(installers.REQUIREMENTS))
         if code != 0:
             return code
-        num_packages = pathlib.Path(installers.REQUIREMENTS, target).read_text(encoding="utf-8").count("==")
-        print(f"requirements/{target}: {num_packages} packages")
+        entries = re.findall(r"^[^ #]", (installers.REQUIREMENTS / target).read_text(encoding="utf-8"), re.MULTILINE)
+        print(f"requirements/{target}: {len(entries)} entries")
     return 0
 
 

@@ -43,16 +43,26 @@ def imported_modules() -> set[str]:
     return {name for name in modules if name.split(".")[0] not in {"lockstep", *sys.stdlib_module_names}}
 
 
+def installed_owners() -> dict[str, set[str]]:
+    """Which distributions install each top-level module (packages_distributions of Python 3.10 knows only some)."""
+    owners: dict[str, set[str]] = {}
+    for distribution in importlib.metadata.distributions():
+        for line in (distribution.read_text("RECORD") or "").splitlines():
+            top = re.split(r"[/,]", line, maxsplit=1)[0].removesuffix(".py")
+            owners.setdefault(top, set()).add(canonicalize_name(distribution.metadata["Name"]))
+    return owners
+
+
 def test_every_import_is_declared() -> None:
     """What the code imports is named in setup.py, not left to come with something else."""
     names = {canonicalize_name(one.name) for one in declared()}
-    distributions = importlib.metadata.packages_distributions()
+    owners = installed_owners()
     undeclared = {}
     for module in imported_modules():
         shared = next((owner for prefix, owner in SHARED_NAMESPACES.items() if module.startswith(prefix)), None)
-        owners = [shared] if shared else distributions.get(module.split(".")[0], ["nothing that is installed"])
-        if not names & {canonicalize_name(owner) for owner in owners}:
-            undeclared[module] = owners
+        possible = {shared} if shared else owners.get(module.split(".")[0], set())
+        if not names & possible:
+            undeclared[module] = possible
     assert undeclared == {}
 
 
