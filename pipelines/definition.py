@@ -44,8 +44,13 @@ def build_pipeline(config: PipelineConfig, *, root: RootFiles, folder: pathlib.P
     examples = example_gen.outputs["examples"]
     statistics_gen = StatisticsGen(examples=examples)
     statistics = statistics_gen.outputs["statistics"]
-    # No shapes: every column may be missing at serving, even one that never was in training.
-    schema_gen = SchemaGen(statistics=statistics, infer_feature_shape=False)
+    schema_gen = SchemaGen(
+        statistics=statistics,
+        # No shapes: every column may be missing at serving, even one that never was in training.
+        infer_feature_shape=False,
+        # TFX alone infers from all splits, so that no other split could ever differ from the schema.
+        exclude_splits=[split for split in config.data.splits if split != "train"],
+    )
     schema = schema_gen.outputs["schema"]
     example_validator = ExampleValidator(statistics=statistics, schema=schema)
     transform = Transform(

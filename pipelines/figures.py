@@ -107,7 +107,8 @@ def _anomalies(outputs: Outputs) -> str:
     found = [f"{split}: {name}" for split, by_feature in anomalies.items() for name in by_feature]
     if not found:
         return "no anomalies"
-    return f"{len(found)} anomalies ({', '.join(found[:3])}{', ...' if len(found) > 3 else ''})"
+    plural = "anomaly" if len(found) == 1 else "anomalies"
+    return f"{len(found)} {plural} ({', '.join(found[:3])}{', ...' if len(found) > 3 else ''})"
 
 
 def _transformed(outputs: Outputs) -> str:
