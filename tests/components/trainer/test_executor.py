@@ -5,11 +5,11 @@ import dataclasses
 import json
 import logging
 import os
-import re
 import shutil
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from lockstep.components.trainer.spec import ModelOptions, TrainOptions
 from lockstep.components.trainer.step import TrainStep
 from tests.components.trainer.conftest import MODELS, TrainingData
 
-STEPS = 800
+STEPS = 1200
 OPTIONS: dict[str, Any] = {"workers": 2, "steps": STEPS, "batch_size": 64, "checkpoint_every": 100, "steps_per_call": 5}
 
 
@@ -89,35 +89,40 @@ def step(training_data: TrainingData, tmp_path: Path) -> Step:
     return Step(tmp_path, examples, transform_graph, spec)
 
 
-class AtStep(logging.Handler):
-    """Does something once, when the progress says that training has reached a step."""
+class Progress(logging.Handler):
+    """Keeps what a person would see."""
 
-    def __init__(self, step: int, action: Callable[[], None]) -> None:
+    def __init__(self) -> None:
         super().__init__(level=logging.INFO)
-        self._step, self._action = step, action
         self.messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Looks at one progress message."""
+        """Takes one message."""
         self.messages.append(record.getMessage())
-        reached = re.match(r"step (\d+)/", record.getMessage())
-        if reached and int(reached[1]) >= self._step and self._step > 0:
-            self._step = 0
-            self._action()
 
 
 @contextlib.contextmanager
-def at_step(step: int, action: Callable[[], None]) -> Iterator[AtStep]:
-    """Does something at a step of the training inside."""
-    handler, progress = AtStep(step, action), logging.getLogger("lockstep.progress")
-    level = progress.level
-    progress.addHandler(handler)
-    progress.setLevel(logging.INFO)
+def after_second_checkpoint(work_dir: Path, action: Callable[[], None]) -> Iterator[Progress]:
+    """Does something in the middle of the training inside; its progress is kept."""
+    progress, logger, over = Progress(), logging.getLogger("lockstep.progress"), threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.01):
+            if len(list(work_dir.glob("*/checkpoints/step-*"))) >= 2:
+                action()
+                return
+
+    level, thread = logger.level, threading.Thread(target=watch)
+    logger.addHandler(progress)
+    logger.setLevel(logging.INFO)
+    thread.start()
     try:
-        yield handler
+        yield progress
     finally:
-        progress.removeHandler(handler)
-        progress.setLevel(level)
+        over.set()
+        thread.join()
+        logger.removeHandler(progress)
+        logger.setLevel(level)
 
 
 def workers_of(work_dir: Path) -> dict[str, int]:
@@ -181,13 +186,13 @@ def test_a_killed_worker_costs_a_restart_and_changes_no_weight(
     def kill() -> None:
         os.kill(workers_of(step.work_dir)[f"worker-{worker}"], signal.SIGKILL)
 
-    with at_step(150, kill) as progress:
+    with after_second_checkpoint(step.work_dir, kill) as progress:
         summary = step.run()
     assert summary["restarts"] == 1
     assert summary["weights_digest"] == expected
     first, second = summary["attempts"]
     assert (first["worker"], first["signal_name"]) == (worker, "SIGKILL")
-    assert second["resumed_step"] in range(100, STEPS, 100)
+    assert second["resumed_step"] in range(200, STEPS, 100)
     assert progress.messages[-1].endswith(", 1 restart")
     assert (Path(step.model_run.uri) / "logs" / f"worker-{worker}.attempt-2.log").exists()
 
@@ -197,13 +202,13 @@ def test_an_interrupted_step_fails_and_the_next_one_goes_on(step: Step, undistur
     """SIGTERM makes the step fail, leaves no worker, and the same step later starts at the last checkpoint."""
     expected = undisturbed_digest(step, undisturbed)
     with (
-        at_step(150, lambda: os.kill(os.getpid(), signal.SIGTERM)),
+        after_second_checkpoint(step.work_dir, lambda: os.kill(os.getpid(), signal.SIGTERM)),
         pytest.raises(StepFailed, match=r"interrupted by SIGTERM.*goes on from the last complete checkpoint"),
     ):
         step.run()
     assert workers_of(step.work_dir) == {}
     summary = step.with_options(heartbeat_timeout_s=61.0).run()
-    assert summary["attempts"][0]["resumed_step"] in range(100, STEPS, 100)
+    assert summary["attempts"][0]["resumed_step"] in range(200, STEPS, 100)
     assert summary["weights_digest"] == expected
     assert list(step.work_dir.iterdir()) == []
 
@@ -242,7 +247,10 @@ def test_a_full_disk_is_told_at_once(step: Step, small_disk: Path) -> None:
             while ballast.write(bytes(4096)):
                 pass
 
-    with at_step(150, fill) as progress, pytest.raises(StepFailed, match="the disk is full: "):
+    with (
+        after_second_checkpoint(small_disk / "work", fill) as progress,
+        pytest.raises(StepFailed, match="the disk is full: "),
+    ):
         dataclasses.replace(step, spec=spec).run()
     assert not any("restart" in message for message in progress.messages)
     assert workers_of(small_disk) == {}
