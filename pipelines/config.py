@@ -21,7 +21,7 @@ from lockstep.components.evaluator.options import EvaluateOptions
 from lockstep.components.example_gen.options import DataOptions
 from lockstep.components.pusher.options import PushOptions
 from lockstep.components.trainer.spec import ModelOptions, TrainOptions
-from lockstep.transforms.features import Feature, Label
+from lockstep.transforms.features import Feature, Label, transformed_features
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -85,11 +85,7 @@ class PipelineConfig:
             raise ValueError("features: not allowed beside preprocessing; keep one of the two")
         if self.preprocessing is not None and not _IMPORT_PATH.fullmatch(self.preprocessing):
             raise ValueError(f"preprocessing: {self.preprocessing!r} is not allowed; spell it module:function")
-        if self.label.column in self.features:
-            raise ValueError(
-                f"features.{self.label.column}: the label's column is not allowed as a feature: the model would read"
-                " the answer; remove it from features"
-            )
+        transformed_features(self.features, self.label)  # raises where two outputs, or a feature and the label, meet
         try:
             self.evaluate.computed_metrics(self.label.kind)
         except ValueError as e:
