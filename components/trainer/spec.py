@@ -116,7 +116,12 @@ class TrainOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """The ``model`` block: ``build`` is a built-in's name or ``module:function``; ``parameters`` go to it."""
+    """The ``model`` block.
+
+    Args:
+      build: A built-in (``mlp``, ``linear``), or ``module:function`` that returns a ``keras.Model``.
+      parameters: Handed to it as they are.
+    """
 
     build: str = "mlp"
     parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
