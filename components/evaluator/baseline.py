@@ -10,13 +10,22 @@ from lockstep.components.evaluator.options import EvaluateSpec
 from lockstep.components.evaluator.verdict import BaselineOutcome
 from lockstep.components.pusher import versions
 
+BASELINE = "baseline"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UsableBaseline:
-    """A served model to compare with."""
+    """A served model to compare with.
+
+    Args:
+      version: Its number.
+      model: The model.
+      scorer: The same, loaded; held so that Beam in this process need not load it again.
+    """
 
     version: int
-    dir: Path
+    model: inference.ScoredModel
+    scorer: inference.Scorer
 
 
 def open_baseline(spec: EvaluateSpec, baseline: str, first_file: str) -> UsableBaseline | BaselineOutcome:
@@ -31,15 +40,20 @@ def open_baseline(spec: EvaluateSpec, baseline: str, first_file: str) -> UsableB
     if wanted is None or spec.push_dir is None:
         return BaselineOutcome(state="none")
     version = versions.read_version(Path(spec.push_dir) / str(wanted.version))
-    note = _obstacle(spec, wanted, version, first_file)
-    if note:
-        return BaselineOutcome(state="unusable", version=wanted.version, note=note)
-    assert version is not None
-    return UsableBaseline(version=version.number, dir=version.dir)
+    note = _obstacle(spec, wanted, version)
+    if version is not None and not note:
+        model = inference.ScoredModel(name=BASELINE, dir=str(version.dir))
+        try:
+            scorer = inference.load_checked(model, spec.label, first_file)
+        except (ConfigurationError, StepFailed) as e:
+            note = f"version {wanted.version} cannot be run on these rows: {e}"
+        else:
+            return UsableBaseline(version=version.number, model=model, scorer=scorer)
+    return BaselineOutcome(state="unusable", version=wanted.version, note=note)
 
 
-def _obstacle(spec: EvaluateSpec, wanted: versions.Baseline, version: versions.Version | None, first_file: str) -> str:
-    """Returns why a version cannot be compared with, or nothing."""
+def _obstacle(spec: EvaluateSpec, wanted: versions.Baseline, version: versions.Version | None) -> str:
+    """Returns why a version need not even be loaded, or nothing."""
     name = f"version {wanted.version}"
     if version is None:
         return f"{name} is not in {spec.push_dir} any more"
@@ -47,12 +61,11 @@ def _obstacle(spec: EvaluateSpec, wanted: versions.Baseline, version: versions.V
         return f"{name} is another model now"
     try:
         contract = serving.read_contract(version.dir)
-        if contract is not None and (contract.label, contract.label_kind) != (spec.label, spec.label_kind):
-            return (
-                f"{name} predicts {contract.label!r} ({contract.label_kind}), "
-                f"the candidate {spec.label!r} ({spec.label_kind})"
-            )
-        inference.check_runs(inference.ScoredModel(name="baseline", dir=str(version.dir)), spec.label, first_file)
-    except (ConfigurationError, StepFailed) as e:
-        return f"{name} cannot be run on these rows: {e}"
+    except ConfigurationError as e:
+        return str(e)
+    if contract is not None and (contract.label, contract.label_kind) != (spec.label, spec.label_kind):
+        return (
+            f"{name} predicts {contract.label!r} ({contract.label_kind}), "
+            f"the candidate {spec.label!r} ({spec.label_kind})"
+        )
     return ""

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,11 +76,37 @@ class Executor(base_beam_executor.BaseBeamExecutor):
     ) -> Verdict:
         files = _example_files(input_dict["examples"], spec.split)
         slice_columns = _slice_columns(spec, input_dict["schema"])
-        models = [inference.ScoredModel(name=tfma_results.CANDIDATE, dir=str(model_dir))]
-        inference.check_runs(models[0], spec.label, files[0])
+        candidate = inference.ScoredModel(name=tfma_results.CANDIDATE, dir=str(model_dir))
+        scorer = inference.load_checked(candidate, spec.label, files[0])
         opened = baseline_lib.open_baseline(spec, baseline, files[0])
+        models = [candidate, opened.model] if isinstance(opened, baseline_lib.UsableBaseline) else [candidate]
+        found = self._measure(spec, models, files, slice_columns, output_dir)
+        del scorer  # Held so far, so that the pipeline found the model loaded.
+        if candidate.name not in found:
+            raise DataError(f"examples: split {spec.split!r} has no rows in {Path(files[0]).parent}; give it some")
         if isinstance(opened, baseline_lib.UsableBaseline):
-            models.append(inference.ScoredModel(name=tfma_results.BASELINE, dir=str(opened.dir)))
+            outcome = BaselineOutcome(
+                state="compared", version=opened.version, metrics=found[opened.model.name].overall
+            )
+        else:
+            outcome = opened
+        overall = found[candidate.name].overall
+        names = spec.options.computed_metrics(spec.label_kind)
+        in_order = {name: overall[name] for name in names if name in overall}
+        verdict = judge(spec.options, in_order, found[candidate.name].slices, outcome)
+        tfma_results.write_validation(verdict, candidate.name if len(models) > 1 else "", output_dir)
+        (output_dir / VERDICT_NAME).write_text(verdict.to_json(), encoding="utf-8")
+        return verdict
+
+    def _measure(
+        self,
+        spec: EvaluateSpec,
+        models: Sequence[inference.ScoredModel],
+        files: Sequence[str],
+        slice_columns: inference.SliceColumns,
+        output_dir: Path,
+    ) -> Mapping[str, tfma_results.ModelMetrics]:
+        """Runs the models and TFMA on Beam; leaves TFMA's result files."""
         config = tfma_results.eval_config(spec, models)
         with self._make_beam_pipeline() as pipeline:
             extracts = (
@@ -87,21 +114,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
             )
             tfma_results.evaluate_and_write(extracts, config, output_dir)
         tfma_results.write_eval_run(config, models, str(Path(files[0]).parent), output_dir)
-        found = tfma_results.read_metrics(output_dir)
-        if tfma_results.CANDIDATE not in found:
-            raise DataError(f"examples: split {spec.split!r} has no rows in {Path(files[0]).parent}; give it some")
-        outcome = (
-            BaselineOutcome(state="compared", version=opened.version, metrics=found[tfma_results.BASELINE].overall)
-            if isinstance(opened, baseline_lib.UsableBaseline)
-            else opened
-        )
-        candidate = found[tfma_results.CANDIDATE]
-        names = spec.options.computed_metrics(spec.label_kind)
-        overall = {name: candidate.overall[name] for name in names if name in candidate.overall}
-        verdict = judge(spec.options, overall, candidate.slices, outcome)
-        tfma_results.write_validation(verdict, config.model_specs[0].name, output_dir)
-        (output_dir / VERDICT_NAME).write_text(verdict.to_json(), encoding="utf-8")
-        return verdict
+        return tfma_results.read_metrics(output_dir)
 
 
 def _example_files(examples: list[types.Artifact], split: str) -> list[str]:

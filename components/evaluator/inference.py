@@ -25,9 +25,39 @@ BATCH_SIZE = 2048
 SliceColumns = Mapping[str, tf.DType]
 
 
+class Scorer:
+    """A loaded model that turns serialised rows into labels and predictions in one graph call.
+
+    Only the label is asked of ``transform_features``, so TensorFlow prunes the rest of that graph away.
+
+    Args:
+      model_dir: The SavedModel.
+      label: Name of the transformed label.
+
+    Raises:
+      ConfigurationError: The model cannot be loaded, or lacks a signature or the label.
+    """
+
+    def __init__(self, model_dir: str, label: str) -> None:
+        model = serving.ServingModel(Path(model_dir))
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+        def score(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            labels = _dense(model.transformed_feature(serialized, label))
+            return tf.reshape(labels, [-1]), tf.reshape(model.predictions(serialized), [-1])
+
+        self._score = score
+        score.get_concrete_function()
+
+    def __call__(self, serialized: tf.Tensor) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Returns labels and predictions, each float [batch], for serialised rows [batch]."""
+        labels, predictions = self._score(serialized)
+        return labels.numpy(), predictions.numpy()
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScoredModel:
-    """A model to run.
+    """A model to run; can be sent to Beam's workers, which load it once a process.
 
     Args:
       name: TFMA's name for it.
@@ -36,40 +66,12 @@ class ScoredModel:
 
     name: str
     dir: str
+    _shared: shared.Shared = dataclasses.field(default_factory=shared.Shared, repr=False, compare=False)
 
-
-class Scorer:
-    """Loaded models that turn serialised rows into labels and predictions in one graph call.
-
-    Only the label is asked of ``transform_features``, so TensorFlow prunes the rest of that graph away.
-
-    Args:
-      models: One or two models; the label is read through each one's own transformation.
-      label: Name of the transformed label.
-
-    Raises:
-      ConfigurationError: A model cannot be loaded, or lacks a signature or the label.
-    """
-
-    def __init__(self, models: Sequence[ScoredModel], label: str) -> None:
-        loaded = [serving.ServingModel(Path(model.dir)) for model in models]
-
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
-        def score(serialized: tf.Tensor) -> list[tuple[tf.Tensor, tf.Tensor]]:
-            return [
-                (
-                    tf.reshape(_dense(model.transformed_feature(serialized, label)), [-1]),
-                    tf.reshape(model.predictions(serialized), [-1]),
-                )
-                for model in loaded
-            ]
-
-        self._score = score
-        score.get_concrete_function()
-
-    def __call__(self, serialized: tf.Tensor) -> list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
-        """Returns (labels, predictions), each float [batch], a pair a model, for serialised rows [batch]."""
-        return [(labels.numpy(), predictions.numpy()) for labels, predictions in self._score(serialized)]
+    def load(self, label: str) -> Scorer:
+        """Returns the scorer; the same one in this process as long as somebody holds it."""
+        scorer: Scorer = self._shared.acquire(lambda: Scorer(self.dir, label))
+        return scorer
 
 
 def _dense(feature: Any) -> tf.Tensor:
@@ -85,18 +87,21 @@ def read_batches(path: str) -> tf.data.Dataset:
     return tf.data.TFRecordDataset(path, compression_type=compression).batch(BATCH_SIZE).prefetch(1)
 
 
-def check_runs(model: ScoredModel, label: str, path: str) -> None:
-    """Runs a model over the first rows of a file.
+def load_checked(model: ScoredModel, label: str, path: str) -> Scorer:
+    """Loads a model and runs it over the first rows of a file.
+
+    Returns:
+      The scorer; whoever holds it spares Beam in this process from loading the model again.
 
     Raises:
       ConfigurationError: The model cannot be loaded, lacks a signature or the label, or refuses the rows.
       StepFailed: It gives something else than one number a row.
     """
-    scorer = Scorer([model], label)
+    scorer = model.load(label)
     for serialized in read_batches(path).take(1):
         rows = serialized[:16]
         try:
-            [(labels, predictions)] = scorer(rows)
+            labels, predictions = scorer(rows)
         except tf.errors.OpError as e:
             raise ConfigurationError(f"{model.dir}: refuses rows of {path}: {serving.refusal(e.message)}") from e
         if not len(labels) == len(predictions) == len(rows):
@@ -104,6 +109,7 @@ def check_runs(model: ScoredModel, label: str, path: str) -> None:
                 f"{model.dir}: gives {len(predictions)} predictions and {len(labels)} labels for {len(rows)} rows; "
                 "it must give one of each a row"
             )
+    return scorer
 
 
 class ScoreFiles(beam.PTransform):
@@ -123,17 +129,16 @@ class _ScoreFile(beam.DoFn):
         self._models = tuple(models)
         self._label = label
         self._slice_columns = dict(slice_columns)
-        # One copy of the models for all threads of a Beam worker.
-        self._shared = shared.Shared()
 
     def setup(self) -> None:
-        self._scorer = self._shared.acquire(lambda: Scorer(self._models, self._label))
+        self._scorers = [model.load(self._label) for model in self._models]
         self._slicer = _Slicer(self._slice_columns)
 
     def process(self, path: str) -> Iterator[dict[str, Any]]:
         for serialized in read_batches(path):
             slices = self._slicer(serialized)
-            yield from _extracts([model.name for model in self._models], self._scorer(serialized), slices)
+            scores = [scorer(serialized) for scorer in self._scorers]
+            yield from _extracts([model.name for model in self._models], scores, slices)
 
 
 def _extracts(

@@ -18,12 +18,12 @@ from tensorflow_model_analysis.writers import metrics_plots_and_validations_writ
 
 from lockstep.components import serving
 from lockstep.components.evaluator import metrics as metrics_lib
+from lockstep.components.evaluator.baseline import BASELINE
 from lockstep.components.evaluator.inference import ScoredModel
 from lockstep.components.evaluator.options import EvaluateSpec
 from lockstep.components.evaluator.verdict import Verdict
 
 CANDIDATE = "candidate"
-BASELINE = "baseline"
 
 _SLICE_STAGE_NAME = "ScoreFiles"
 
