@@ -61,7 +61,7 @@ class PipelineConfig:
       model: Which Keras model is trained.
       train: How it is trained.
       evaluate: What is measured, and what the model must reach to be pushed.
-      push: Where a blessed model goes.
+      push: Where a blessed model goes; ``lockstep run`` takes ``pushed`` below the run's root where no ``dir`` is given.
       beam: Which engine runs the Beam steps.
     """
 
