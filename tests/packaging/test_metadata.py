@@ -47,9 +47,10 @@ def installed_owners() -> dict[str, set[str]]:
     """Which distributions install each top-level module (packages_distributions of Python 3.10 knows only some)."""
     owners: dict[str, set[str]] = {}
     for distribution in importlib.metadata.distributions():
+        name = canonicalize_name(distribution.metadata["Name"])
         for line in (distribution.read_text("RECORD") or "").splitlines():
             top = re.split(r"[/,]", line, maxsplit=1)[0].removesuffix(".py")
-            owners.setdefault(top, set()).add(canonicalize_name(distribution.metadata["Name"]))
+            owners.setdefault(top, set()).add(name)
     return owners
 
 
