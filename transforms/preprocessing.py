@@ -18,7 +18,7 @@ from lockstep.transforms.features import (
 from lockstep.transforms.statistics import Statistics, analyze_numbers
 from lockstep.transforms.vocabularies import VocabularyOptions, analyze_tokens
 
-# Stands for a missing value among tokens. No token with a line break is in a vocabulary: it takes no other token's place.
+# Stands for a missing value among tokens: it has line breaks, as no token of a vocabulary has.
 _MISSING = "\nlockstep: missing\n"
 
 
@@ -125,6 +125,13 @@ def _label(inputs: Mapping[str, Any], label: Label) -> tf.Tensor:
     if label.threshold is not None:
         bound = label.threshold * (values[:, 1:] if label.relative_to is not None else 1.0)
         result = tf.cast(result > bound, tf.float64)
+    elif label.kind == "binary":
+        message = (
+            f"label.column: {label.column!r} holds other values than 0 and 1; give a threshold or kind: regression"
+        )
+        allowed = missing | (result == 0) | (result == 1)
+        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(allowed), [message, result])]):
+            result = tf.identity(result)
     return tf.cast(tf.where(missing, tf.constant(float("nan"), tf.float64), result), tf.float32)
 
 

@@ -1,0 +1,268 @@
+"""Exact values of the declared features, through tf.Transform on Beam and through the graph that serves."""
+
+from typing import Any
+
+import hypothesis
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import strategies as st
+
+from lockstep.transforms import testing
+from lockstep.transforms.features import Feature, Label, to_config, transformed_features, vocabulary_name
+from lockstep.transforms.preprocessing import preprocessing_fn
+from tests.transforms.conftest import FEATURES, INF, LABEL, NAN, ROWS, TYPES, VALUES, declared
+
+LABEL_COLUMNS = ["tips"]
+
+
+def _first(preprocessed: testing.Preprocessed, name: str) -> list[Any]:
+    """Returns the transformed values of the first rows, one for each raw value of the column."""
+    values: list[Any] = preprocessed.features[name][: len(VALUES[name]), 0].tolist()
+    return values
+
+
+def test_outputs_are_those_declared_dense_and_one_wide(preprocessed: testing.Preprocessed) -> None:
+    """[rows, 1], with the declared types; the label is float32 under the name of its column."""
+    expected = {name: output.dtype for name, output in transformed_features(FEATURES, LABEL).items()}
+    assert {name: str(values.dtype) for name, values in preprocessed.features.items()} == {
+        **expected,
+        "tips": "float32",
+    }
+    assert {values.shape for values in preprocessed.features.values()} == {(len(ROWS), 1)}
+    spec = preprocessed.transform_output.transformed_feature_spec()
+    assert {(type(feature), tuple(feature.shape)) for feature in spec.values()} == {(tf.io.FixedLenFeature, (1,))}
+
+
+def test_numbers_are_scaled_by_the_values_that_are_present(preprocessed: testing.Preprocessed) -> None:
+    """Missing, NaN and infinite values take no part in mean and deviation, become 0, and set the indicator."""
+    scores = (np.array([1.0, 2.0, 3.0, 4.0]) - 2.5) / np.sqrt(1.25)
+    low, lower, upper, high = scores.astype(np.float32).tolist()
+    assert _first(preprocessed, "number") == [low, lower, 0, 0, 0, 0, upper, high]
+    assert preprocessed.features["number_missing"][:8, 0].tolist() == [0, 0, 1, 1, 1, 1, 0, 0]
+
+
+def test_whole_numbers_are_scaled_without_an_indicator_where_none_is_asked_for(
+    preprocessed: testing.Preprocessed,
+) -> None:
+    """`missing: mean` gives the mean, and no second output."""
+    scores = (np.arange(1.0, 8.0) - 4) / 2
+    assert _first(preprocessed, "whole") == [*scores[:4], 0, *scores[4:]]
+    assert "whole_missing" not in preprocessed.features
+
+
+def test_a_constant_column_is_scaled_to_zero(preprocessed: testing.Preprocessed) -> None:
+    """And not to the rounding error of its mean divided by itself."""
+    assert set(preprocessed.features["constant"].ravel()) == {0.0}
+    assert preprocessed.serve([{"constant": 7.0}])["constant"].tolist() == [[0.0]]
+
+
+@pytest.mark.parametrize("name", ["huge", "huge_whole"])
+def test_large_numbers_close_together_keep_their_differences(preprocessed: testing.Preprocessed, name: str) -> None:
+    """Centring in float32 would make all of them 0."""
+    expected = ((np.arange(4.0) - 1.5) / np.sqrt(1.25)).astype(np.float32)
+    np.testing.assert_array_equal(_first(preprocessed, name), expected)
+
+
+def test_a_column_without_values_is_zero_and_missing(preprocessed: testing.Preprocessed) -> None:
+    """Whatever its kind; a value that appears at serving is in no range that training saw."""
+    assert set(preprocessed.features["nothing"].ravel()) == {0.0}
+    assert set(preprocessed.features["nothing_missing"].ravel()) == {1.0}
+    assert set(preprocessed.features["bucket_of_nothing"].ravel()) == {3}
+    # One line stands for the empty vocabulary, one index for values not seen, then comes that for missing values.
+    assert set(preprocessed.features["text_of_nothing"].ravel()) == {2}
+    served = preprocessed.serve([{"nothing": 5.0, "bucket_of_nothing": 5, "text_of_nothing": "new"}])
+    assert {name: served[name].item() for name in ("nothing", "nothing_missing")} == {
+        "nothing": 0,
+        "nothing_missing": 0,
+    }
+    assert served["bucket_of_nothing"].item() < 3
+    assert served["text_of_nothing"].item() == 1
+
+
+def test_buckets_are_quantiles_and_missing_values_have_an_index_of_their_own(
+    preprocessed: testing.Preprocessed,
+) -> None:
+    """The last index, one for each kind of missing value; a column beside it without values changes nothing."""
+    assert _first(preprocessed, "bucket") == [0, 1, 2, 3, 3, 4, 4, 4]
+    assert _first(preprocessed, "bucket_of_halves") == [0, 1, 2, 2]
+
+
+def test_buckets_tell_apart_whole_numbers_beyond_float32(preprocessed: testing.Preprocessed) -> None:
+    """Edges in float32 would put all of them into one bucket."""
+    assert _first(preprocessed, "bucket_of_whole") == [0, 1, 2, 3]
+
+
+def test_values_beyond_the_training_range_fall_into_the_outer_buckets(preprocessed: testing.Preprocessed) -> None:
+    """And never into the index of a missing value."""
+    served = preprocessed.serve([{"bucket": -1e30}, {"bucket": 1e30}, {"bucket": 3.4e38}])
+    assert served["bucket"].ravel().tolist() == [0, 3, 3]
+
+
+def test_a_vocabulary_has_the_most_frequent_token_first(preprocessed: testing.Preprocessed) -> None:
+    """Equally frequent ones follow in the order of their bytes; no empty token, none with a line break."""
+    tokens = preprocessed.transform_output.vocabulary_by_name(vocabulary_name("text"))
+    assert tokens == [b"b", b" ", b"a", "é".encode()]
+
+
+def test_tokens_become_indices_then_unseen_ones_then_missing_ones(preprocessed: testing.Preprocessed) -> None:
+    """Four tokens, three indices for what is not in the vocabulary, one for missing values."""
+    b, same, a, accented, space, empty, line_break, missing = _first(preprocessed, "text")
+    assert (b, same, space, a, accented, missing) == (0, 0, 1, 2, 3, 7)
+    assert {empty, line_break} <= {4, 5, 6}
+    served = preprocessed.serve([{"text": f"unseen {i}"} for i in range(50)])
+    assert set(served["text"].ravel()) == {4, 5, 6}
+
+
+def test_whole_numbers_are_tokens_too_and_top_k_cuts_the_rare_ones(preprocessed: testing.Preprocessed) -> None:
+    """The third most frequent number counts as not seen."""
+    assert preprocessed.transform_output.vocabulary_by_name(vocabulary_name("code")) == [b"7", b"-1"]
+    assert _first(preprocessed, "code") == [0, 0, 0, 1, 1, 2, 3, 0]
+
+
+def test_a_column_may_have_any_name(preprocessed: testing.Preprocessed) -> None:
+    """Also one that is no name of a file."""
+    assert set(preprocessed.features["km/h, né"].ravel()) == {0}
+
+
+def test_the_transformed_schema_knows_how_many_indices_there_are(preprocessed: testing.Preprocessed) -> None:
+    """Those for values not seen and for missing values are counted: the built-in models size their embeddings by it."""
+    domains = preprocessed.transform_output.transformed_domains()
+    assert {name: (domain.min, domain.max) for name, domain in domains.items()} == {
+        "bucket": (0, 4),
+        "bucket_of_whole": (0, 4),
+        "bucket_of_nothing": (0, 3),
+        "bucket_of_halves": (0, 2),
+        "text": (0, 7),
+        "code": (0, 3),
+        "text_of_nothing": (0, 2),
+        "km/h, né": (0, 2),
+    }
+
+
+def test_a_label_relative_to_another_column_is_compared_exactly(preprocessed: testing.Preprocessed) -> None:
+    """A tip of exactly a fifth of the fare is not over it."""
+    # 0.5 > 0.4, 3 > 2 and 2.1 > 2; 1 > 1 and 0 > 0 are false.
+    assert _first(preprocessed, "tips") == [0, 1, 1, 0, 1]
+
+
+def test_the_graph_serves_without_the_columns_of_the_label(preprocessed: testing.Preprocessed) -> None:
+    """Every feature is there, with the values of training; only the label is not."""
+    served = preprocessed.serve(ROWS, without=["tips", "fare"])
+    assert set(served) == set(preprocessed.features) - {"tips"}
+    for name, values in served.items():
+        np.testing.assert_array_equal(values, preprocessed.features[name], err_msg=name)
+
+
+def test_a_label_with_a_missing_part_is_not_a_number(preprocessed: testing.Preprocessed) -> None:
+    """A model trained on it would show a loss that is NaN, whereas 0 would pass for a label."""
+    rows: list[testing.Row] = [{"tips": 1.0}, {"fare": 1.0}, {}, {"tips": INF, "fare": 1.0}, {"tips": 1.0, "fare": NAN}]
+    assert np.isnan(preprocessed.serve(rows)["tips"]).all()
+
+
+def test_an_empty_batch_stays_empty(preprocessed: testing.Preprocessed) -> None:
+    """Beam and servers may send one."""
+    assert {values.shape for values in preprocessed.serve([]).values()} == {(0, 1)}
+
+
+def test_a_second_value_in_a_row_is_refused(preprocessed: testing.Preprocessed) -> None:
+    """Taking the first one would drop data silently."""
+    column = tf.SparseTensor([[0, 0], [0, 1]], [1.0, 2.0], [1, 2])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="out of bounds"):
+        preprocessed.transform_output.transform_features_layer()(
+            {**tf.io.parse_example(tf.constant([b""]), preprocessed.raw_spec), "number": column}
+        )
+
+
+def test_dense_and_ragged_columns_give_what_sparse_ones_give() -> None:
+    """A schema with shapes gives dense columns; ragged ones come from a reader with ragged features."""
+    config = to_config({}, Label(column="y", kind="regression"))
+    columns = [
+        tf.constant([1.0, NAN]),
+        tf.constant([[1.0], [NAN]]),
+        tf.ragged.constant([[1.0], []]),
+        tf.SparseTensor([[0, 0]], [1.0], [2, 1]),
+    ]
+    results = [preprocessing_fn({"y": column}, config)["y"].numpy() for column in columns]
+    for result in results:
+        np.testing.assert_array_equal(result, np.array([[1.0], [NAN]], np.float32))
+
+
+def test_a_binary_label_without_threshold_must_be_zero_or_one() -> None:
+    """A 2 among the labels stops the step: its message names the column and what to do."""
+    config = to_config({}, Label(column="y"))
+    assert preprocessing_fn({"y": tf.constant([0, 1])}, config)["y"].numpy().tolist() == [[0.0], [1.0]]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="'y' holds other values than 0 and 1; give a threshold"):
+        preprocessing_fn({"y": tf.constant([0, 2])}, config)
+
+
+@pytest.mark.parametrize(
+    ("feature", "raw", "message"),
+    [
+        (Feature(kind="numeric"), tf.constant(["a"]), "features.x: needs numbers, but column 'x' holds text"),
+        (Feature(kind="buckets"), tf.constant(["a"]), "features.x: needs numbers, but column 'x' holds text"),
+        (Feature(kind="vocabulary"), tf.constant([1.5]), "features.x: a vocabulary needs text or whole numbers"),
+    ],
+)
+def test_a_kind_that_cannot_use_the_type_of_its_column_is_refused(
+    feature: Feature, raw: tf.Tensor, message: str
+) -> None:
+    """The message names the key and the column."""
+    with pytest.raises(ValueError, match=message):
+        preprocessing_fn({"x": raw, "y": tf.constant([1.0])}, to_config({"x": feature}, Label(column="y")))
+
+
+@pytest.mark.parametrize(
+    ("label", "key"),
+    [(Label(column="z"), "label.column"), (Label(column="y", threshold=1.0, relative_to="z"), "label.relative_to")],
+)
+def test_a_column_that_the_data_do_not_have_is_refused_with_those_they_have(label: Label, key: str) -> None:
+    """The message names the key, the column, and the columns that are there."""
+    with pytest.raises(ValueError, match=f"{key}: the data have no column 'z'; they have x, y"):
+        preprocessing_fn({"x": tf.constant([1.0]), "y": tf.constant([1.0])}, to_config({}, label))
+
+
+# Few examples of many rows: a run of tf.Transform costs seconds, a row nothing.
+@st.composite
+def _rows(draw: st.DrawFn) -> list[testing.Row]:
+    columns = {
+        "number": st.none() | st.floats(width=32),
+        "bucket": st.none() | st.integers(-(2**63), 2**63 - 1),
+        "text": st.none() | st.text(max_size=3) | st.binary(max_size=3),
+        "code": st.none() | st.integers(-3, 3),
+        "tips": st.floats(0, 100, width=32),
+        "fare": st.none() | st.floats(0, 100, width=32),
+    }
+    return draw(st.lists(st.fixed_dictionaries(columns), min_size=30, max_size=30))
+
+
+@pytest.mark.slow
+@hypothesis.settings(max_examples=3, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+@hypothesis.given(_rows())
+def test_training_and_serving_agree_on_rows_drawn_at_random(rows: list[testing.Row]) -> None:
+    """Bit for bit, in a batch and alone, for every kind of feature and any value."""
+    features = {
+        "number": Feature(kind="numeric"),
+        "bucket": Feature(kind="buckets", num_buckets=3),
+        "text": Feature(kind="vocabulary", num_oov=2),
+        "code": Feature(kind="vocabulary", top_k=3),
+    }
+    types: dict[str, testing.Type] = {
+        "number": "float",
+        "bucket": "int",
+        "text": "string",
+        "code": "int",
+        "fare": "float",
+    }
+    testing.assert_no_skew(declared(features, LABEL), rows, types=types)
+
+
+def test_training_and_serving_agree_on_everything_that_features_have_to_stand(
+    preprocessed: testing.Preprocessed,
+) -> None:
+    """The label too, where its columns are sent."""
+    served = preprocessed.serve(ROWS)
+    assert set(served) == set(preprocessed.features)
+    for name, values in served.items():
+        np.testing.assert_array_equal(values, preprocessed.features[name], err_msg=name)
+    assert set(TYPES) <= set(preprocessed.raw_spec)
