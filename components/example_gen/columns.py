@@ -41,9 +41,8 @@ class TypeInference:
     """Narrows down, array by array, the type that holds every value of one column.
 
     A column is ``int`` if each value is digits with at most a minus in front, ``float`` if each is a decimal number,
-    ``inf`` or NaN, else ``string``. A leading zero (``00501``) makes a ``string``: it would not survive. ``kind`` is
-    "empty" as long as there was no value. Blanks around numbers are ignored, and
-    alone are a missing number.
+    ``inf`` or NaN, else ``string``. A leading zero (``00501``) or plus makes a ``string``: it would not survive. Blanks
+    around numbers are ignored, and alone are a missing number. ``kind`` is "empty" as long as there was no value.
     """
 
     kind: Literal["empty", "int", "float", "string"] = "empty"
@@ -74,7 +73,7 @@ class TypeInference:
         whole = self.kind != "float" and _try_cast(values, pa.int64()) is not None
         if not whole and _try_cast(values, pa.float64()) is None:
             return None
-        if _has_leading_zero(values):
+        if _is_written_as_text(values):
             return "string"
         if whole:
             return "int"
@@ -130,7 +129,7 @@ def _to_int(values: pa.Array) -> pa.Array:
     numbers = _try_cast(values, pa.int64())
     if numbers is None:
         # Blanks around, or 3.0: what pandas makes of an integer column that has missing values.
-        bare = pc.replace_substring_regex(_trimmed(values), r"\.0*$", "")
+        bare = pc.replace_substring_regex(_without_plus(_trimmed(values)), r"\.0*$", "")
         numbers = _try_cast(bare, pa.int64())
         if numbers is None:
             row, _ = _first_failing(bare, pa.int64())
@@ -141,7 +140,7 @@ def _to_int(values: pa.Array) -> pa.Array:
 def _to_float64(values: pa.Array) -> pa.Array:
     numbers = _try_cast(values, pa.float64())
     if numbers is None:
-        bare = _trimmed(values)
+        bare = _without_plus(_trimmed(values))
         numbers = _try_cast(bare, pa.float64())
         if numbers is None:
             row, _ = _first_failing(bare, pa.float64())
@@ -152,6 +151,10 @@ def _to_float64(values: pa.Array) -> pa.Array:
 def _trimmed(values: pa.Array) -> pa.Array:
     bare = pc.ascii_trim_whitespace(values)
     return pc.if_else(pc.equal(bare, ""), pa.scalar(None, bare.type), bare)
+
+
+def _without_plus(values: pa.Array) -> pa.Array:
+    return pc.replace_substring_regex(values, r"^\+", "")
 
 
 def _first_failing(values: pa.Array, kind: pa.DataType) -> tuple[int, str]:
@@ -168,13 +171,15 @@ def _try_cast(values: pa.Array, kind: pa.DataType) -> Any:
         return None
 
 
-def _has_leading_zero(values: pa.Array) -> bool:
-    """Tells whether a number is written as 007 or -007; 0x1F, which Arrow takes for an integer, counts too."""
+def _is_written_as_text(values: pa.Array) -> bool:
+    """Tells whether one of these numbers would be lost as a number: 007, -007, +49 and (Arrow reads it) 0x1F."""
     data, offsets = binary_buffers(values)
     if not len(data):
         return False
     starts, lengths = offsets[:-1], np.diff(offsets)
     first = data[np.minimum(starts, len(data) - 1)]
+    if ((first == ord("+")) & (lengths >= 1)).any():  # some releases of Arrow read it as a number, some do not
+        return True
     zeros = np.flatnonzero((first == ord("0")) & (lengths >= 2))
     minus = np.flatnonzero((first == ord("-")) & (lengths >= 3))
     signed = starts[minus] + 1

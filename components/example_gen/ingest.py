@@ -29,7 +29,7 @@ _progress = logging.getLogger("lockstep.progress")
 
 _PROGRESS_EVERY_S = 1.0
 _NUM_THREADS = 2
-_MAX_AHEAD = 3  # batches; one is about 30 MB
+_MAX_AHEAD = 2  # batches, some 30 MB each
 
 _T = TypeVar("_T")
 _U = TypeVar("_U")

@@ -26,7 +26,7 @@ MANIFEST_NAME = "manifest.json"
 _GZIP_LEVEL = 1  # level 6 takes three times as long for a tenth less
 _GZIP_WBITS = 31  # zlib writes a gzip header without name or time, so equal records give equal files
 _NUM_THREADS = 2  # compression releases Python's lock
-_MAX_WAITING = 64  # parts of a batch between encoding and disk
+_MAX_WAITING = 16  # parts of a batch between encoding and disk, some MB each
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -79,7 +79,7 @@ def published_folder(target: Path) -> Iterator[Path]:
     Nothing stays, in either place, when the body raises.
 
     Raises:
-      StepFailed: There is no space left.
+      StepFailed: There is no space left, or the folder cannot be written to.
     """
     try:
         target.mkdir(parents=True, exist_ok=True)
@@ -92,11 +92,11 @@ def published_folder(target: Path) -> Iterator[Path]:
             shutil.rmtree(staging, ignore_errors=True)
     except OSError as e:
         if e.errno not in _NO_SPACE:
-            raise
+            raise StepFailed(f"cannot write the examples in {target}: {e}") from e
         free_mb = shutil.disk_usage(target).free >> 20
         raise StepFailed(
-            f"no space left to write the examples in {target} ({free_mb} MB free, or a limit on files: {e.strerror}); "
-            "make room there, or give another folder with --root"
+            f"no space left to write the examples in {target}: {e.strerror}; {free_mb} MB are free there now that the "
+            "unfinished files are gone; make room, or give another folder with --root"
         ) from e
 
 

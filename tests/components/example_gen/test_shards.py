@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.components.errors import DataError
-from lockstep.components.example_gen.shards import Manifest
+from lockstep.components.errors import DataError, StepFailed
+from lockstep.components.example_gen.shards import Manifest, published_folder
 from tests.components.example_gen.conftest import Ingested, read_rows
 
 Ingest = Callable[..., Ingested]
@@ -84,5 +84,12 @@ def test_no_space_fails_the_step_with_the_folder_and_leaves_nothing(tmp_path: Pa
     out = tmp_path / "out"
     command = [sys.executable, "-c", _FULL_DISK, str(tmp_path / "rows.csv"), str(out)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert f"no space left to write the examples in {out}" in done.stdout
+    assert f"no space left to write the examples in {out}: File too large" in done.stdout
     assert list(out.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made_fails_the_step(tmp_path: Path) -> None:
+    """Here a file is in its place."""
+    (tmp_path / "out").write_text("")
+    with pytest.raises(StepFailed, match=r"cannot write the examples in .*out"), published_folder(tmp_path / "out"):
+        pass
