@@ -150,6 +150,9 @@ class CsvSource:
     def _text_batches(self, path: str) -> Iterator[tuple[int, dict[str, pa.Array]]]:
         """Gives the number of the first row, and each named column's cells as strings, missing ones as null."""
         header = self._headers[path].names
+        if not self._headers[path].has_rows:
+            _log.warning("%s: no rows under the header", path)
+            return
         first_row = 0
         unnamed = [i for i, name in enumerate(header) if not name]
         for batch in self._arrow_batches(path, self._headers[path]):
@@ -157,8 +160,6 @@ class CsvSource:
                 self._check_unnamed(path, first_row, i, batch.column(i))
             yield first_row, {name: batch.column(i) for i, name in enumerate(header) if name}
             first_row += batch.num_rows
-        if first_row == 0:
-            _log.warning("%s: no rows under the header", path)
         if unnamed:
             _log.warning("%s: %d column(s) without name and values are dropped", path, len(unnamed))
 

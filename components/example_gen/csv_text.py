@@ -21,6 +21,7 @@ from lockstep.components.errors import DataError
 from lockstep.components.example_gen.options import CsvOptions
 
 _CHUNK_BYTES = 4 << 20
+_MAX_NAME_LENGTH = 1 << 20  # a quote that is never closed makes one name of the whole file
 _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
@@ -34,10 +35,11 @@ def open_utf8(path: str, encoding: str) -> pa.NativeFile:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Header:
-    """The names of a file's columns, and how many empty lines are above them."""
+    """The names of a file's columns, how many empty lines are above them, and whether any row is below."""
 
     names: tuple[str, ...]
     blank_lines: int
+    has_rows: bool
 
 
 def read_header(path: str, options: CsvOptions) -> Header:
@@ -46,9 +48,15 @@ def read_header(path: str, options: CsvOptions) -> Header:
     Raises:
       DataError: The file cannot be read or decoded.
     """
-    with _readable(path, options), _records(path, options) as records:
-        line, cells = next(((line, cells) for line, cells in records if cells), (1, []))
-        return Header(names=tuple(cells), blank_lines=line - 1)
+    with _readable(path, options), _text(path, options, _MAX_NAME_LENGTH) as text:
+        records = _numbered(csv.reader(text, delimiter=options.delimiter))
+        try:
+            line, cells = next(((line, cells) for line, cells in records if cells), (1, []))
+        except csv.Error as e:
+            check_quotes(path, options)
+            raise DataError(f"{path}: the header cannot be read: {e}") from e
+        has_rows = any(rest.strip("\r\n") for rest in text)
+        return Header(names=tuple(cells), blank_lines=line - 1, has_rows=has_rows)
 
 
 def check_quotes(path: str, options: CsvOptions) -> None:
@@ -111,10 +119,17 @@ def _readable(path: str, options: CsvOptions) -> Iterator[None]:
 @contextlib.contextmanager
 def _records(path: str, options: CsvOptions) -> Iterator[Iterator[tuple[int, list[str]]]]:
     """Gives each record with the line on which it begins."""
-    limit = csv.field_size_limit(sys.maxsize)
+    with _text(path, options, sys.maxsize) as text:
+        yield _numbered(csv.reader(text, delimiter=options.delimiter))
+
+
+@contextlib.contextmanager
+def _text(path: str, options: CsvOptions, max_cell_length: int) -> Iterator[io.TextIOWrapper]:
+    """Gives the text, with the limit to a cell's length that ``csv`` keeps for the whole process."""
+    limit = csv.field_size_limit(max_cell_length)
     try:
         with io.TextIOWrapper(open_utf8(path, options.encoding), encoding="utf-8-sig", newline="") as text:
-            yield _numbered(csv.reader(text, delimiter=options.delimiter))
+            yield text
     finally:
         csv.field_size_limit(limit)
 
