@@ -85,15 +85,14 @@ class Checkpoints:
         for folder in reversed(self._complete_dirs()):
             try:
                 reader = tf.train.load_checkpoint(str(folder / "checkpoint"))
-                step = int(reader.get_tensor(_STEP_KEY))
                 # All are read, and their checksums compared, before one is set: half a restored model is none.
-                values = [reader.get_tensor(_variable_key(index)) for index in range(len(self._variables))]
-            except (tf.errors.OpError, ValueError, RuntimeError, OSError) as e:
+                values = {key: reader.get_tensor(key) for key in reader.get_variable_to_shape_map()}
+            except (tf.errors.OpError, ValueError, IndexError, RuntimeError, OSError) as e:  # IndexError: a short file
                 _log.warning("Checkpoint %s cannot be read (%s); falling back to the one before", folder, e)
                 continue
-            for variable, value in zip(self._variables, values, strict=True):
-                variable.assign(value)
-            return step
+            for index, variable in enumerate(self._variables):
+                variable.assign(values[f"variables/{index}/.ATTRIBUTES/VARIABLE_VALUE"])
+            return int(values[_STEP_KEY])
         return 0
 
     def _complete_dirs(self) -> list[Path]:
@@ -107,7 +106,3 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _variable_key(index: int) -> str:
-    return f"variables/{index}/.ATTRIBUTES/VARIABLE_VALUE"

@@ -34,9 +34,7 @@ class ServingColumns:
     transformed: frozenset[str]
 
 
-def serving_columns(
-    transform_output: "tft.TFTransformOutput", model: "keras.Model", *, label: str
-) -> ServingColumns:
+def serving_columns(transform_output: "tft.TFTransformOutput", model: "keras.Model", *, label: str) -> ServingColumns:
     """Finds what can be served, from the transform graph.
 
     Raises:

@@ -25,6 +25,7 @@ _log = logging.getLogger(__name__)
 CACHE_BYTES = 512 * 2**20
 _PREFETCHED = 8  # batches
 
+
 class TrainingInput:
     """The training batches of one worker.
 

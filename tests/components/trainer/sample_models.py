@@ -18,3 +18,8 @@ def small_model(inputs: Any) -> keras.Model:
     if "dropout" in inputs.parameters:
         hidden = keras.layers.Dropout(inputs.parameters["dropout"])(hidden)
     return keras.Model(features, keras.layers.Dense(1, activation="sigmoid")(hidden))
+
+
+def broken_model(inputs: Any) -> keras.Model:
+    """Asks for a feature that is not there."""
+    raise KeyError("distance")

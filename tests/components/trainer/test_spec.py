@@ -32,7 +32,9 @@ def test_a_specification_survives_its_json() -> None:
 
 def test_equal_specifications_give_equal_text() -> None:
     """The order in which parameters were given does not show."""
-    turned = dataclasses.replace(SPEC, model=ModelOptions(build="my.module:build", parameters={"rate": 0.5, "hidden": [8, 4]}))
+    turned = dataclasses.replace(
+        SPEC, model=ModelOptions(build="my.module:build", parameters={"rate": 0.5, "hidden": [8, 4]})
+    )
     assert turned.to_json() == SPEC.to_json()
 
 

@@ -1,0 +1,152 @@
+"""The SavedModel: what it takes, and that it predicts what the model in memory does."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_transform as tft
+
+from lockstep.components.errors import ConfigurationError
+from lockstep.components.trainer.export import export, serving_columns, sources_of_features
+from tests.components.trainer.conftest import TrainingData, example
+
+ROW = {"record_id": 1, "fare": 20.0, "company": "blue", "tips": 5.0}
+
+
+def small_model(*names: str) -> keras.Model:
+    """A model of some transformed features, with random weights."""
+    inputs = {name: keras.Input((1,), name=name, dtype="int64" if name == "company" else "float32") for name in names}
+    values = [keras.ops.cast(value, "float32") for value in inputs.values()]
+    joined = keras.layers.Concatenate()(values) if len(values) > 1 else values[0]
+    return keras.Model(inputs, keras.layers.Dense(1, activation="sigmoid")(joined))
+
+
+@pytest.fixture(scope="module")
+def exported(training_data: TrainingData, tmp_path_factory: pytest.TempPathFactory) -> tuple[keras.Model, Path]:
+    """A model, and its SavedModel; the transform graph that it was made with is gone."""
+    folder = tmp_path_factory.mktemp("export")
+    graph_dir = folder / "graph"
+    shutil.copytree(training_data.transform_graph_dir, graph_dir)
+    output = tft.TFTransformOutput(str(graph_dir))
+    model = small_model("fare", "company")
+    columns = serving_columns(output, model, label="tips")
+    export(model, output, columns, folder / "model", label="tips", label_kind="binary")
+    shutil.rmtree(graph_dir)
+    return model, folder / "model"
+
+
+def signature(export_dir: Path, name: str, *rows: dict[str, Any]) -> dict[str, np.ndarray]:
+    """What a signature answers to raw rows."""
+    function = tf.saved_model.load(str(export_dir)).signatures[name]
+    return {key: value.numpy() for key, value in function(tf.constant([example(row) for row in rows])).items()}
+
+
+def without(row: dict[str, Any], *names: str) -> dict[str, Any]:
+    """A row in which some cells are absent."""
+    return {name: value for name, value in row.items() if name not in names}
+
+
+def test_the_exported_model_predicts_what_the_model_in_memory_does(
+    exported: tuple[keras.Model, Path], training_data: TrainingData
+) -> None:
+    """The same raw rows, absent cells among them, through the signature and through the transformed features."""
+    model, export_dir = exported
+    rows = training_data.eval_rows
+    assert any("fare" not in row for row in rows)
+    features = signature(export_dir, "transform_features", *rows)
+    expected = model({name: tf.constant(features[name]) for name in ("fare", "company")})
+    served = signature(export_dir, "serving_default", *rows)
+    assert set(served) == {"predictions"}
+    assert served["predictions"].dtype == np.float32
+    assert served["predictions"].shape == (len(rows), 1)
+    np.testing.assert_allclose(served["predictions"], expected.numpy(), atol=1e-6)
+
+
+def test_transformed_features_are_those_that_were_trained_on(
+    exported: tuple[keras.Model, Path], training_data: TrainingData
+) -> None:
+    """Label included, each [batch, 1]."""
+    features = signature(exported[1], "transform_features", *training_data.eval_rows)
+    spec = {
+        "record_id": tf.io.FixedLenFeature([], tf.int64),
+        "fare": tf.io.FixedLenFeature([], tf.float32),
+        "company": tf.io.FixedLenFeature([], tf.int64),
+        "tips": tf.io.FixedLenFeature([], tf.float32),
+    }
+    records = tf.data.TFRecordDataset(list(training_data.eval_files), "GZIP").batch(10_000)
+    expected = tf.io.parse_example(next(iter(records)), spec)
+    assert set(features) == set(spec)
+    for name, values in expected.items():
+        np.testing.assert_allclose(features[name], values.numpy()[:, None], rtol=1e-6)
+
+
+def test_predictions_do_not_depend_on_the_label(exported: tuple[keras.Model, Path]) -> None:
+    """The label's column may be absent, or hold anything."""
+    rows = [ROW, without(ROW, "tips"), {**ROW, "tips": -99.0}]
+    served = signature(exported[1], "serving_default", *rows)["predictions"]
+    assert served[0] == served[1] == served[2]
+
+
+def test_any_column_may_be_absent(exported: tuple[keras.Model, Path]) -> None:
+    """A row of one cell, and of none, is answered; the features are there for it too."""
+    rows = [without(ROW, "record_id", "fare", "tips"), {}]
+    assert np.isfinite(signature(exported[1], "serving_default", *rows)["predictions"]).all()
+    assert signature(exported[1], "transform_features", *rows)["tips"].tolist() == [[0.0], [0.0]]
+
+
+def test_no_rows_give_no_predictions(exported: tuple[keras.Model, Path]) -> None:
+    """An empty request is answered by an empty response."""
+    function = tf.saved_model.load(str(exported[1])).signatures["serving_default"]
+    assert function(tf.constant([], tf.string))["predictions"].shape == (0, 1)
+
+
+def test_the_description_names_what_serving_reads(exported: tuple[keras.Model, Path]) -> None:
+    """The label's own column is not among them."""
+    description = json.loads((exported[1] / "assets.extra" / "lockstep.json").read_text())
+    assert description == {
+        "raw_features": {"record_id": "int", "fare": "float", "company": "string"},
+        "label": "tips",
+        "label_kind": "binary",
+    }
+
+
+def test_the_sources_of_each_feature_are_found(training_data: TrainingData) -> None:
+    """A label made of two columns has both."""
+    assert sources_of_features(tft.TFTransformOutput(training_data.transform_graph_dir)) == {
+        "record_id": {"record_id"},
+        "fare": {"fare"},
+        "company": {"company"},
+        "tips": {"tips", "fare"},
+    }
+
+
+def test_a_feature_made_of_the_label_is_refused(training_data: TrainingData) -> None:
+    """It is known when training, and not when serving: the usual leak."""
+    output = tft.TFTransformOutput(training_data.transform_graph_dir)
+    with pytest.raises(ConfigurationError, match="feature 'tips': made of the label's column 'fare'"):
+        serving_columns(output, small_model("tips"), label="fare")
+
+
+def test_what_a_killed_export_left_is_replaced(training_data: TrainingData, tmp_path: Path) -> None:
+    """Both a half written folder and a model of an earlier attempt; nothing but the model stays."""
+    output = tft.TFTransformOutput(training_data.transform_graph_dir)
+    model = small_model("fare")
+    for name in (".writing-model", "model"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "rest").touch()
+    export(
+        model,
+        output,
+        serving_columns(output, model, label="tips"),
+        tmp_path / "model",
+        label="tips",
+        label_kind="binary",
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert not (tmp_path / "model" / "rest").exists()
+    assert signature(tmp_path / "model", "serving_default", ROW)["predictions"].shape == (1, 1)

@@ -1,0 +1,198 @@
+"""The loop in one process."""
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lockstep.components.errors import ConfigurationError
+from lockstep.components.trainer import loop, strategies
+from lockstep.components.trainer.checkpoint import Checkpoints
+from lockstep.components.trainer.heartbeat import Reporter, WorkerEvent
+from lockstep.components.trainer.input_pipeline import TrainingInput
+from lockstep.components.trainer.records import Records
+from lockstep.components.trainer.spec import TrainOptions
+from tests.components.trainer.conftest import example, write_split
+
+SPEC = {name: tf.io.FixedLenFeature([], tf.float32) for name in ("fare", "tips")}
+NUM_RECORDS = 45
+BATCH_SIZE = 16
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory: pytest.TempPathFactory) -> Records:
+    """Records whose label follows from their only feature."""
+    rows = [{"fare": i / 10, "tips": float(i % 7 > 3)} for i in range(NUM_RECORDS)]
+    return Records(write_split(tmp_path_factory.mktemp("split") / "train", [example(r) for r in rows], 1), SPEC, "tips")
+
+
+def small_model(*, dropout: float = 0.0, compiled: dict[str, Any] | None = None) -> keras.Model:
+    """One feature, one hidden layer, equal initial weights each time."""
+    keras.utils.set_random_seed(7)
+    fare = keras.Input((1,), name="fare")
+    hidden = keras.layers.Dropout(dropout)(keras.layers.Dense(8, activation="tanh")(fare))
+    model = keras.Model({"fare": fare}, keras.layers.Dense(1, activation="sigmoid")(hidden))
+    if compiled is not None:
+        model.compile(**compiled)
+    return model
+
+
+class Run:
+    """A training in this process, as ``Training`` puts it together."""
+
+    def __init__(self, split: Records, checkpoint_dir: Path, model: keras.Model | None = None, **options: Any) -> None:
+        values = {"workers": 1, "steps": 12, "batch_size": BATCH_SIZE, "checkpoint_every": 3, "steps_per_call": 2}
+        self.options = TrainOptions(**{**values, **options})
+        self.data = TrainingInput(split, batch_size=BATCH_SIZE, num_shards=8, shuffle_buffer=10)
+        self.model = model or small_model(dropout=0.3)
+        optimizer = loop.optimizer_of(self.model, self.options)
+        per_example = loop.per_example_loss(self.model, "binary")
+        self.steps = loop.StepFunction(tf.distribute.get_strategy(), self.model, optimizer, per_example, "tips")
+        variables = [*self.model.weights, *strategies.seed_states(self.model), *optimizer.variables]
+        self.checkpoints = Checkpoints(checkpoint_dir, [v.value for v in variables], is_chief=True, keep=99)
+        self.stream = io.StringIO()
+        self.calls: list[tuple[int, int]] = []
+
+    def train(self) -> loop.TrainingResult:
+        """Goes on from the newest checkpoint to the end."""
+        return loop.train(
+            self.steps,
+            self.data,
+            self.checkpoints,
+            self.options,
+            first_step=self.checkpoints.restore(),
+            reporter=Reporter(0, self.stream, interval_s=0.0),
+            before_save=lambda: None,
+            on_call=lambda step, losses, _: self.calls.append((step, len(losses))),
+        )
+
+    @property
+    def events(self) -> Iterator[WorkerEvent]:
+        """What was said."""
+        return filter(None, map(WorkerEvent.from_line, self.stream.getvalue().splitlines()))
+
+
+@pytest.mark.slow
+def test_resuming_from_every_checkpoint_gives_the_same_weights(split: Records, tmp_path: Path) -> None:
+    """Weights, dropout and optimizer go on bit for bit from wherever a run was cut off."""
+    whole = Run(split, tmp_path / "whole")
+    assert whole.train().step == 12
+    for steps in (3, 6, 9):
+        Run(split, tmp_path / f"cut-{steps}", steps=steps).train()
+        resumed = Run(split, tmp_path / f"cut-{steps}")
+        result = resumed.train()
+        assert (result.first_step, result.step) == (steps, 12)
+        assert loop.digest(resumed.model) == loop.digest(whole.model)
+
+
+def test_calls_end_at_checkpoints_and_each_is_told(split: Records, tmp_path: Path) -> None:
+    """Heartbeats carry step, loss and records; a checkpoint follows every third step and the last."""
+    run = Run(split, tmp_path, steps=7)
+    result = run.train()
+    assert run.calls == [(2, 2), (3, 1), (5, 2), (6, 1), (7, 1)]
+    told = [(event.event, event.step) for event in run.events]
+    assert told == [
+        ("heartbeat", 2),
+        ("heartbeat", 3),
+        ("checkpoint", 3),
+        ("heartbeat", 5),
+        ("heartbeat", 6),
+        ("checkpoint", 6),
+        ("heartbeat", 7),
+        ("checkpoint", 7),
+    ]
+    # 45 records an epoch, in 3 steps.
+    assert [event.records for event in run.events if event.event == "heartbeat"] == [32, 45, 77, 90, 106]
+    assert result.records == 106
+    assert result.loss is not None
+    assert np.isfinite(result.loss)
+
+
+def test_an_uneven_batch_weighs_each_of_its_records_alike(split: Records, tmp_path: Path) -> None:
+    """The last batch of an epoch, 13 records and 3 rows of padding, trains as Keras does on the 13 alone."""
+    model = small_model()
+    run = Run(split, tmp_path, model, optimizer="sgd", learning_rate=0.5)
+    batches = iter(run.data.batches(2))
+    columns, weights, total = next(iter(run.data.batches(2)))
+    real = weights.numpy().ravel() == 1
+    assert (float(total), real.sum()) == (13.0, 13)
+
+    (loss,) = run.steps(batches, 1)
+
+    reference = small_model(compiled={"optimizer": keras.optimizers.SGD(0.5), "loss": "binary_crossentropy"})
+    expected = reference.train_on_batch({"fare": columns["fare"].numpy()[real]}, columns["tips"].numpy()[real])
+    assert loss == pytest.approx(float(expected), abs=1e-6)
+    for ours, theirs in zip(model.weights, reference.weights, strict=True):
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=1e-6)
+
+
+def test_a_compiled_model_keeps_its_optimizer_and_loss(split: Records, tmp_path: Path) -> None:
+    """Losses given by name, function or object are taken for each example."""
+    for loss in ("mean_absolute_error", keras.losses.mean_absolute_error, keras.losses.MeanAbsoluteError()):
+        optimizer = keras.optimizers.SGD(0.25)
+        model = small_model(compiled={"optimizer": optimizer, "loss": loss})
+        assert loop.optimizer_of(model, TrainOptions()) is optimizer
+        values = loop.per_example_loss(model, "binary")(tf.constant([[1.0], [0.0]]), tf.constant([[0.25], [0.5]]))
+        np.testing.assert_allclose(values, [0.75, 0.5])
+
+
+def test_regularisation_is_added_to_the_loss(split: Records, tmp_path: Path) -> None:
+    """A penalty on weights counts once a step."""
+    fare = keras.Input((1,), name="fare")
+    penalty = keras.regularizers.L2(0.5)
+    output = keras.layers.Dense(1, kernel_regularizer=penalty, kernel_initializer="ones", activation="sigmoid")(fare)
+    model = keras.Model({"fare": fare}, output)
+    columns, _, _ = next(iter(TrainingInput(split, batch_size=BATCH_SIZE, num_shards=8, shuffle_buffer=10).batches()))
+    plain = float(tf.reduce_mean(keras.losses.binary_crossentropy(columns["tips"], model({"fare": columns["fare"]}))))
+    run = Run(split, tmp_path, model)
+    (loss,) = run.steps(iter(run.data.batches()), 1)
+    assert loss == pytest.approx(plain + 0.5, abs=1e-5)
+
+
+def test_several_losses_are_refused() -> None:
+    """There is one label."""
+    model = small_model(compiled={"loss": ["mse"]})
+    with pytest.raises(ConfigurationError, match="compiled with several losses"):
+        loop.per_example_loss(model, "binary")
+
+
+def test_the_model_gets_its_inputs_and_never_the_label() -> None:
+    """Columns that are no input of it stay away; a wish for the label, or for an unknown feature, is refused."""
+    columns = {"fare": tf.ones([2, 1]), "company": tf.ones([2, 1]), "tips": tf.ones([2, 1])}
+    assert set(loop.model_columns(small_model(), columns, "tips")) == {"fare"}
+    greedy = keras.Model({"tips": (tips := keras.Input((1,), name="tips"))}, keras.layers.Dense(1)(tips))
+    with pytest.raises(ConfigurationError, match="input 'tips' is not a transformed feature"):
+        loop.model_columns(greedy, columns, "tips")
+    nameless = keras.Model(tips, keras.layers.Dense(1)(tips))
+    with pytest.raises(ConfigurationError, match="must take a dict"):
+        loop.model_columns(nameless, columns, "tips")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_loss_that_is_no_number_names_its_step(value: float) -> None:
+    """Steps are counted from 1, over the whole training."""
+    with pytest.raises(loop.DivergedError, match=f"The loss is {value} at step 43;"):
+        loop.check_finite(np.array([1.0, 0.5, value, value], np.float32), 40)
+
+
+@given(
+    first_step=st.integers(0, 60),
+    steps=st.integers(1, 60),
+    every=st.integers(1, 70),
+    per_call=st.integers(1, 70),
+)
+def test_calls_cover_the_steps_and_stop_at_checkpoints(first_step: int, steps: int, every: int, per_call: int) -> None:
+    """From any step to the end, never over a checkpoint, never more than allowed at once."""
+    options = TrainOptions(steps=steps, checkpoint_every=every, steps_per_call=per_call)
+    sizes = list(loop.call_sizes(first_step, options))
+    assert sum(sizes) == max(0, steps - first_step)
+    assert all(1 <= size <= per_call for size in sizes)
+    ends = {first_step + int(end) for end in np.cumsum(sizes)}
+    assert {step for step in range(first_step + 1, steps + 1) if step % every == 0} <= ends
