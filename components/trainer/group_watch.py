@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from lockstep.components.trainer.heartbeat import WorkerEvent
+from lockstep.components.trainer.heartbeat import PREFIX, WorkerEvent
 from lockstep.components.trainer.launchers import WorkerStatus
 
 __all__ = ["Failure", "GroupWatch"]
@@ -184,11 +184,13 @@ class _Worker:
     def observe(self, status: WorkerStatus, now_s: float) -> None:
         self._log_path = status.log_path
         for line in status.new_lines:
-            event = WorkerEvent.from_line(line)
-            if event is None:
-                self._tail.append(line)
-            else:
+            # The user's code may have printed something without a line end: the event is behind it.
+            printed, _, rest = line.partition(PREFIX)
+            event = WorkerEvent.from_line(PREFIX + rest) if rest else None
+            if event is not None:
                 self._take(event, now_s)
+            if event is None or printed:
+                self._tail.append(line if event is None else printed)
         if status.exit_code is not None and self.exit_code is None:
             self.exit_code = status.exit_code
             self.is_starting = False

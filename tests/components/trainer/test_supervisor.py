@@ -187,6 +187,12 @@ def test_an_exit_before_done_is_a_failure_whatever_its_code(tmp_path: Path, exit
         run.run()
 
 
+def test_an_event_behind_other_output_is_heard(tmp_path: Path) -> None:
+    """The user's code may print without a line end: the event that follows on the same line still counts."""
+    gluing = [(at_s, f"epoch 3... {what}" if isinstance(what, str) else what) for at_s, what in finishing(1)]
+    assert training_of(tmp_path, [finishing(0), gluing]).run().restarts == 0
+
+
 def test_an_exit_code_after_done_does_not_matter(tmp_path: Path) -> None:
     """A crash at the interpreter's exit comes after everything was written: no restart."""
     crashing = [*finishing(1)[:-1], (5.5, -signal.SIGSEGV)]
