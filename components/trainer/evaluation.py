@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
-from lockstep.components.trainer.records import Records
 from lockstep.components.trainer.loop import PerExampleLoss, model_columns
+from lockstep.components.trainer.records import Records
 
 if TYPE_CHECKING:
     import keras
+    import tensorflow as tf
 
 _BATCH = 1024
 # Points of the curve that the area is summed over: four digits of the AUC, and memory that does not grow with the data.
@@ -66,7 +67,7 @@ def evaluate(
     return {**values, "examples": num_examples}
 
 
-def _any_batch(spec: "dict[str, object]") -> "dict[str, object]":
+def _any_batch(spec: "dict[str, tf.TensorSpec]") -> "dict[str, tf.TensorSpec]":
     import tensorflow as tf
 
     return {name: tf.TensorSpec([None, *column.shape[1:]], column.dtype) for name, column in spec.items()}

@@ -14,7 +14,7 @@ from lockstep.components.trainer.loop import model_columns
 if TYPE_CHECKING:
     import keras
     import tensorflow as tf
-    import tensorflow_transform as tft
+    from tensorflow_transform.output_wrapper import TFTransformOutput
 
 RawSpec = Mapping[str, Any]
 
@@ -34,7 +34,7 @@ class ServingColumns:
     transformed: frozenset[str]
 
 
-def serving_columns(transform_output: "tft.TFTransformOutput", model: "keras.Model", *, label: str) -> ServingColumns:
+def serving_columns(transform_output: "TFTransformOutput", model: "keras.Model", *, label: str) -> ServingColumns:
     """Finds what can be served, from the transform graph.
 
     Raises:
@@ -55,10 +55,8 @@ def serving_columns(transform_output: "tft.TFTransformOutput", model: "keras.Mod
     )
 
 
-def sources_of_features(transform_output: "tft.TFTransformOutput") -> dict[str, frozenset[str]]:
+def sources_of_features(transform_output: "TFTransformOutput") -> dict[str, frozenset[str]]:
     """Returns, for every transformed feature, the raw columns that it is computed from."""
-    import tensorflow as tf
-
     function = _load_transform(transform_output).transform_fn
     inputs = _by_name(function.structured_input_signature[0][0], function.inputs)
     outputs = _by_name(function.structured_outputs, function.outputs)
@@ -68,7 +66,7 @@ def sources_of_features(transform_output: "tft.TFTransformOutput") -> dict[str, 
 
 def export(
     model: "keras.Model",
-    transform_output: "tft.TFTransformOutput",
+    transform_output: "TFTransformOutput",
     columns: ServingColumns,
     export_dir: Path,
     *,
@@ -143,7 +141,7 @@ def _columns_before(outputs: "list[tf.Tensor]", column_of: Mapping[str, str]) ->
     return found
 
 
-def _load_transform(transform_output: "tft.TFTransformOutput") -> Any:
+def _load_transform(transform_output: "TFTransformOutput") -> Any:
     import tensorflow as tf
 
     loaded = tf.saved_model.load(transform_output.transform_savedmodel_dir)

@@ -7,8 +7,7 @@ shard that has run out fills its share of the last batches with rows of weight 0
 """
 
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt

@@ -132,7 +132,7 @@ def count_records(path: str) -> int:
     """
     count = 0
     try:
-        with gzip.open(path) as compressed, io.BufferedReader(compressed, 2**20) as file:  # type: ignore[type-var]
+        with gzip.open(path) as compressed, io.BufferedReader(compressed, 2**20) as file:
             while header := file.read(12):
                 # https://www.tensorflow.org/tutorials/load_data/tfrecord: length, its checksum, content, its checksum
                 (length,) = struct.unpack("<Q4x", header)

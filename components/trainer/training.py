@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-import tensorflow_transform as tft
+from tensorflow_transform.output_wrapper import TFTransformOutput
 
 from lockstep.components.errors import ConfigurationError, UserError
 from lockstep.components.trainer import loop, models, strategies
@@ -74,7 +73,7 @@ class Training:
         self._strategy = strategies.make_strategy(task)
         # All workers start from equal weights whatever their number; the data have seeds of their own.
         keras.utils.set_random_seed(options.seed)
-        self._transform_output = tft.TFTransformOutput(spec.transform_graph_dir)
+        self._transform_output = TFTransformOutput(spec.transform_graph_dir)
         self._data = TrainingInput(
             self._records(spec.train_files),
             batch_size=options.batch_size,
@@ -212,4 +211,4 @@ def write_report(report: TrainingReport, path: Path) -> None:
     temporary_path = path.with_name(f".writing-{path.name}")
     temporary_path.write_text(json.dumps(dataclasses.asdict(report), sort_keys=True, indent=2), encoding="utf-8")
     sync(temporary_path)
-    os.replace(temporary_path, path)
+    temporary_path.replace(path)

@@ -1,7 +1,6 @@
 """A small transformed data set, as TFX's Transform leaves it, and specifications that train on it."""
 
 import dataclasses
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -89,7 +88,6 @@ def training_data(tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
     import apache_beam as beam
     import tensorflow_transform.beam as tft_beam
     from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
-    from tfx_bsl.coders import example_coder  # noqa: F401  checks that the family is installed before Beam starts
     from tfx_bsl.public import tfxio
 
     folder = tmp_path_factory.mktemp("training-data")
@@ -105,12 +103,12 @@ def training_data(tmp_path_factory: pytest.TempPathFactory) -> TrainingData:
     rows = {"train": raw_rows(NUM_TRAIN, seed=1), "eval": raw_rows(NUM_EVAL, seed=2)}
     source = tfxio.TFExampleBeamRecord(physical_format="memory", schema=schema, telemetry_descriptors=["test"])
     config = source.TensorAdapterConfig()
-    with beam.Pipeline(runner="apache_beam.runners.portability.fn_api_runner.FnApiRunner") as pipeline:
-        with tft_beam.Context(temp_dir=tempfile.mkdtemp(dir=folder)):
-            raw = pipeline | beam.Create([example(row) for row in rows["train"]]) | source.BeamSource()
-            transform_fn = (raw, config) | tft_beam.AnalyzeDataset(preprocess)
-            transform_fn | tft_beam.WriteTransformFn(str(graph_dir))
-            dataset_metadata.DatasetMetadata(schema) | tft_beam.WriteMetadata(str(graph_dir / "metadata"), pipeline)
+    runner = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+    with beam.Pipeline(runner=runner) as pipeline, tft_beam.Context(temp_dir=str(folder / "beam")):
+        raw = pipeline | beam.Create([example(row) for row in rows["train"]]) | source.BeamSource()
+        transform_fn = (raw, config) | tft_beam.AnalyzeDataset(preprocess)
+        transform_fn | tft_beam.WriteTransformFn(str(graph_dir))
+        dataset_metadata.DatasetMetadata(schema) | tft_beam.WriteMetadata(str(graph_dir / "metadata"), pipeline)
     splits = {name: transform_rows(graph_dir, split) for name, split in rows.items()}
     return TrainingData(
         transform_graph_dir=str(graph_dir),
@@ -154,7 +152,7 @@ def make_spec(training_data: TrainingData, tmp_path: Path) -> MakeSpec:
         defaults = {"workers": 1, "steps": 40, "batch_size": 64, "checkpoint_every": 20, "learning_rate": 0.01}
         return TrainSpec(
             options=TrainOptions(**{**defaults, **options}),
-            model=ModelOptions(build=build or f"{MODELS}:small_model", parameters=parameters or {}),
+            model=ModelOptions(build=build or "sample_models:small_model", parameters=parameters or {}),
             label="tips",
             label_kind="binary",
             train_files=training_data.train_files,
@@ -168,6 +166,3 @@ def make_spec(training_data: TrainingData, tmp_path: Path) -> MakeSpec:
         )
 
     return make
-
-
-MODELS = "sample_models"

@@ -1,5 +1,7 @@
 """Which records each worker reads, at which step."""
 
+import itertools
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,11 @@ def read_ids(data: TrainingInput, num_steps: int, start_step: int = 0) -> list[l
     return steps
 
 
+def flat(lists: Iterable[Iterable[int]]) -> list[int]:
+    """The numbers of all lists."""
+    return list(itertools.chain.from_iterable(lists))
+
+
 # One file: records are dealt singly. Eight even files: whole files are dealt. Both from memory and from the files.
 LAYOUTS = pytest.mark.parametrize(("num_files", "cache_bytes"), [(1, 2**20), (1, 0), (8, 2**20), (8, 0)])
 
@@ -55,7 +62,7 @@ def test_two_workers_records_partition_the_epoch(tmp_path: Path, num_files: int,
     inputs = [training_input(split, worker=w, num_workers=2, cache_bytes=cache_bytes) for w in range(2)]
     steps = inputs[0].steps_per_epoch
     for epoch in range(2):
-        ids = [sum(read_ids(data, steps, start_step=epoch * steps), []) for data in inputs]
+        ids = [flat(read_ids(data, steps, start_step=epoch * steps)) for data in inputs]
         assert not set(ids[0]) & set(ids[1])
         assert sorted(ids[0] + ids[1]) == list(range(103))
         assert abs(len(ids[0]) - len(ids[1])) <= 4
@@ -63,20 +70,20 @@ def test_two_workers_records_partition_the_epoch(tmp_path: Path, num_files: int,
 
 @LAYOUTS
 def test_any_number_of_workers_trains_on_the_same_batches(tmp_path: Path, num_files: int, cache_bytes: int) -> None:
-    """At every step the records of 1, 2 and 4 workers are the same set, with the same sum of weights."""
+    """At every step the records of 1 and of 4 workers are the same set, with the same sum of weights."""
     split = records(tmp_path / "split", num_files=num_files)
     batches = {}
-    for num_workers in (1, 2, 4):
+    for num_workers in (1, 4):
         inputs = [
             training_input(split, worker=w, num_workers=num_workers, cache_bytes=cache_bytes)
             for w in range(num_workers)
         ]
         by_worker = [read_ids(data, 20) for data in inputs]
-        batches[num_workers] = [sorted(sum(step, [])) for step in zip(*by_worker, strict=True)]
+        batches[num_workers] = [sorted(flat(step)) for step in zip(*by_worker, strict=True)]
         for data in inputs:
             totals = [float(total) for _, _, total in data.batches().take(20)]
             assert totals == [len(ids) for ids in batches[num_workers]]
-    assert batches[1] == batches[2] == batches[4]
+    assert batches[1] == batches[4]
 
 
 @LAYOUTS
@@ -85,8 +92,8 @@ def test_a_resumed_worker_reads_exactly_the_rest(tmp_path: Path, num_files: int,
     split = records(tmp_path / "split", num_files=num_files)
     data = training_input(split, worker=1, num_workers=2, cache_bytes=cache_bytes)
     whole = read_ids(data, 25)
-    # Within an epoch of 9 or 10 steps, at its last and first step, and in the third epoch.
-    for step in (1, 8, 9, 10, 23):
+    # Within an epoch of 9 or 10 steps, where one ends, and in the third.
+    for step in (1, 9, 23):
         assert read_ids(data, 25 - step, start_step=step) == whole[step:]
 
 
@@ -131,14 +138,14 @@ def test_the_shuffle_follows_seed_and_epoch(tmp_path: Path) -> None:
 def test_no_shuffle_keeps_the_order_of_the_files(tmp_path: Path) -> None:
     """With ``shuffle_buffer: 0`` a single shard is the file itself."""
     data = training_input(records(tmp_path / "split"), num_shards=1, shuffle_buffer=0)
-    assert sum(read_ids(data, 9), []) == list(range(103))
+    assert flat(read_ids(data, 9)) == list(range(103))
 
 
 def test_fewer_records_than_shards_are_read_once(tmp_path: Path) -> None:
     """A worker without records takes part with weight 0."""
     split = records(tmp_path / "split", num_records=2)
     ids = [read_ids(training_input(split, worker=w, num_workers=4), 1) for w in range(4)]
-    assert sorted(sum((step[0] for step in ids), [])) == [0, 1]
+    assert sorted(flat(step[0] for step in ids)) == [0, 1]
 
 
 def test_no_records_is_the_user_s_error(tmp_path: Path) -> None:
@@ -173,5 +180,5 @@ def test_every_deal_is_a_partition(counts: list[int], num_shards: int) -> None:
     if deal.files_of is None:
         assert max(deal.sizes) - min(deal.sizes) <= 1
     else:
-        assert sorted(sum(deal.files_of, ())) == list(range(len(files)))
+        assert sorted(flat(deal.files_of)) == list(range(len(files)))
         assert [sum(counts[i] for i in owned) for owned in deal.files_of] == list(deal.sizes)
