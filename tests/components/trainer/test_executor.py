@@ -24,7 +24,7 @@ from lockstep.components.trainer.component import DistributedTrainer
 from lockstep.components.trainer.executor import Executor, check_servable
 from lockstep.components.trainer.spec import ModelOptions, TrainOptions
 from lockstep.components.trainer.step import TrainStep
-from tests.components.trainer.conftest import MODELS, TrainingData
+from tests.components.trainer.conftest import TrainingData
 
 STEPS = 1200
 OPTIONS: dict[str, Any] = {"workers": 2, "steps": STEPS, "batch_size": 64, "checkpoint_every": 100, "steps_per_call": 5}
@@ -80,7 +80,7 @@ def step(training_data: TrainingData, tmp_path: Path) -> Step:
     transform_graph.uri = training_data.transform_graph_dir
     spec = TrainStep(
         options=TrainOptions(**OPTIONS),
-        model=ModelOptions(build=f"{MODELS}:small_model", parameters={"dropout": 0.2}),
+        model=ModelOptions(build="sample_models:small_model", parameters={"dropout": 0.2}),
         label="tips",
         label_kind="binary",
         work_dir=str(tmp_path / "work"),
@@ -263,7 +263,7 @@ def test_a_full_disk_is_told_at_once(step: Step, small_disk: Path) -> None:
         ({"eval_split": "test"}, "eval_split: the examples have no split 'test', only train, eval"),
     ],
 )
-def test_a_split_that_is_not_there_is_told(step: Step, changes: dict[str, str], message: str) -> None:
+def test_a_split_that_is_not_there_is_told(step: Step, changes: dict[str, Any], message: str) -> None:
     """The message has the key, the split asked for, and the ones there are; no worker is started."""
     with pytest.raises(DataError, match=message):
         dataclasses.replace(step, spec=dataclasses.replace(step.spec, **changes)).run()
