@@ -28,6 +28,8 @@ _log = logging.getLogger(__name__)
 _progress = logging.getLogger("lockstep.progress")
 
 _PROGRESS_EVERY_S = 1.0
+_MAX_OVERHEAD_BYTES = 64 << 20  # of a batch's records: the names of many columns are far longer than their values
+_CELL_OVERHEAD_BYTES = 24
 _NUM_THREADS = 2
 _MAX_AHEAD = 2  # batches, some 30 MB each
 
@@ -70,8 +72,9 @@ def ingest(files: Sequence[str], data: DataOptions, folder: Path, requirements: 
     tally = _Tally(source, requirements)
     with published_folder(folder) as staging:
         with ShardWriter(staging, tuple(data.splits), data.num_shards) as writer:
-            kept = (tally.kept(batch) for batch in source.batches(types))
-            for records in _map_ahead(lambda batch: _records(batch, data), kept):
+            max_rows = max(1, _MAX_OVERHEAD_BYTES // sum(_CELL_OVERHEAD_BYTES + len(name.encode()) for name in types))
+            parts = (part for batch in source.batches(types) for part in tally.kept(batch).parts(max_rows))
+            for records in _map_ahead(lambda part: _records(part, data), parts):
                 for split, order in records.order.items():
                     writer.write(split, records.framed, order)
             tally.check_rows(files, {name: sum(s.records for s in shards) for name, shards in writer.shards().items()})

@@ -17,6 +17,7 @@ from lockstep.components.example_gen.source import RowBatch, missing_column
 _log = logging.getLogger(__name__)
 
 _BATCH_ROWS = 32_768
+_BATCH_BYTES = 32 << 20
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
@@ -103,7 +104,10 @@ class ParquetSource:
     def _arrow_batches(self, path: str, names: list[str]) -> Iterator[pa.RecordBatch]:
         try:
             with pq.ParquetFile(path) as file:
-                yield from file.iter_batches(batch_size=_BATCH_ROWS, columns=names)
+                groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+                row_bytes = sum(group.total_byte_size for group in groups) // max(1, file.metadata.num_rows)
+                rows = min(_BATCH_ROWS, max(1, _BATCH_BYTES // max(1, row_bytes)))
+                yield from file.iter_batches(batch_size=rows, columns=names)
         except (pa.ArrowException, OSError) as e:
             raise DataError(f"{path}: cannot be read to its end: {e}") from e
 

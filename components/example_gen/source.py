@@ -33,6 +33,15 @@ class RowBatch:
         """Rows in this batch."""
         return len(next(iter(self.columns.values()), ()))
 
+    def parts(self, max_rows: int) -> Iterator["RowBatch"]:
+        """Gives the same rows in batches of at most ``max_rows``, without copying values."""
+        for begin in range(0, self.num_rows, max_rows):
+            columns, hashed = (
+                {name: values.slice(begin, max_rows) for name, values in arrays.items()}
+                for arrays in (self.columns, self.hashed)
+            )
+            yield dataclasses.replace(self, first_row=self.first_row + begin, columns=columns, hashed=hashed)
+
     def filtered(self, keep: npt.NDArray[np.bool_]) -> "RowBatch":
         """Returns the rows where ``keep`` is True; ``first_row`` no longer tells where they are."""
         mask = pa.array(keep)

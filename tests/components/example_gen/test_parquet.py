@@ -117,6 +117,13 @@ def test_a_file_without_rows_is_an_error(tmp_path: Path, ingest_path: Ingest) ->
         ingest_path(_write(tmp_path / "rows.parquet", c=pa.array([], pa.int64())))
 
 
+def test_rows_with_long_values_are_read_in_small_batches(tmp_path: Path, ingest_path: Ingest) -> None:
+    """100 values of 1 MB, none lost."""
+    values = [bytes([i]) * (1 << 20) for i in range(100)]
+    result = ingest_path(_write(tmp_path / "rows.parquet", c=pa.array(values)))
+    assert [value[:1] for value in result.column("c")] == [value[:1] for value in values]
+
+
 def test_a_row_without_label_is_named(tmp_path: Path, ingest_path: Ingest) -> None:
     """By its number in the file."""
     path = _write(tmp_path / "rows.parquet", y=pa.array([1.0, float("nan")]))

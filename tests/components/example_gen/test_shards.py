@@ -93,3 +93,12 @@ def test_a_folder_that_cannot_be_made_fails_the_step(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("")
     with pytest.raises(StepFailed, match=r"cannot write the examples in .*out"), published_folder(tmp_path / "out"):
         pass
+
+
+def test_many_columns_with_long_names_are_written_in_parts(ingest_text: Ingest) -> None:
+    """Of 500 columns with names of 1,000 letters each row takes half a megabyte; no row is lost between parts."""
+    names = [f"{i:03d}{'x' * 997}" for i in range(500)]
+    rows = [[str(i)] + ["1"] * 499 for i in range(150)]
+    result = ingest_text("\n".join(",".join(row) for row in [names, *rows]) + "\n", num_shards=2)
+    assert result.manifest.rows == {"all": 150}
+    assert result.column(names[0]) == list(range(150))
