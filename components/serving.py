@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.components.errors import ConfigurationError, DataError
+from lockstep.components.example_gen.options import ColumnType
 from lockstep.components.pusher import versions
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class ServingContract:
       label_kind: ``binary`` or ``regression``.
     """
 
-    raw_features: Mapping[str, str]
+    raw_features: Mapping[str, ColumnType]
     label: str
     label_kind: str
 

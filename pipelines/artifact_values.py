@@ -75,7 +75,7 @@ def read_training(artifact: Artifact) -> dict[str, Any]:
 
 def read_blessing(artifact: Artifact) -> bool:
     """Returns whether a ModelBlessing blesses."""
-    return artifact.get_int_custom_property("blessed") == 1
+    return int(artifact.get_int_custom_property("blessed")) == 1
 
 
 def read_pushed(artifact: Artifact) -> pathlib.Path | None:

@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="lockstep",
         description="TFX pipelines that train TensorFlow models on data sets too large for one process.",
-        epilog="exit codes: 0 done; 1 the run failed; 2 wrong usage, configuration or data; 4 the model was not blessed",
+        epilog="exit codes: 0 done; 1 the run failed; 2 wrong usage, configuration, data; 4 the model was not blessed",
     )
     parser.add_argument("--version", action="version", version=f"lockstep {importlib.metadata.version('tfx-lockstep')}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -67,9 +67,13 @@ def _parser() -> argparse.ArgumentParser:
     run.set_defaults(command=_run)
 
     predict = commands.add_parser("predict", help="predict raw rows by a pushed model", description=_PREDICT)
-    predict.add_argument("model_dir", type=pathlib.Path, metavar="MODEL_DIR", help="a push folder, or one version in it")
-    predict.add_argument("--data", required=True, metavar="PATH", help="raw rows: a CSV or Parquet file, folder or glob")
-    predict.add_argument("-o", "--output", type=pathlib.Path, metavar="FILE", help="write there, not to standard output")
+    predict.add_argument(
+        "model_dir", type=pathlib.Path, metavar="MODEL_DIR", help="a push folder, or one version in it"
+    )
+    predict.add_argument("--data", required=True, metavar="PATH", help="raw rows, CSV or Parquet: file, folder, glob")
+    predict.add_argument(
+        "-o", "--output", type=pathlib.Path, metavar="FILE", help="write there, not to standard output"
+    )
     predict.set_defaults(command=_predict)
     return parser
 

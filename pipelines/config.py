@@ -61,7 +61,7 @@ class PipelineConfig:
       model: Which Keras model is trained.
       train: How it is trained.
       evaluate: What is measured, and what the model must reach to be pushed.
-      push: Where a blessed model goes; ``lockstep run`` takes ``pushed`` below the run's root where no ``dir`` is given.
+      push: Where a blessed model goes; ``lockstep run`` takes ``pushed`` in the root folder where no ``dir`` is given.
       beam: Which engine runs the Beam steps.
     """
 
@@ -151,7 +151,12 @@ def load_mapping(pipeline: str) -> tuple[dict[str, Any], pathlib.Path | None]:
         return _parse_yaml(_read_text(path), str(path)), path.resolve().parent
     names = example_names()
     if pipeline in names:
-        text = importlib.resources.files("lockstep.pipelines").joinpath("examples", f"{pipeline}.yaml").read_text()
+        text = (
+            importlib.resources.files("lockstep.pipelines")
+            .joinpath("examples")
+            .joinpath(f"{pipeline}.yaml")
+            .read_text()
+        )
         return _parse_yaml(text, f"example {pipeline}"), None
     nearest = difflib.get_close_matches(pipeline, names, n=1)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
@@ -203,7 +208,7 @@ def _read_text(path: pathlib.Path) -> str:
 
 def _parse_yaml(text: str, source: str) -> dict[str, Any]:
     try:
-        document = yaml.load(text, Loader=_UniqueKeyLoader)
+        document = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a SafeLoader underneath
     except yaml.YAMLError as e:
         raise ConfigurationError(f"{source}: not valid YAML: {e}") from e
     if not isinstance(document, dict):

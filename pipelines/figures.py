@@ -70,7 +70,9 @@ class RunOutcome:
             return RunFinished(exit_code=4, message=f"not pushed: {self.verdict['reason']}")
         served = f"served from {self.pushed_dir}\ntry: lockstep predict {self.pushed_dir} --data rows.csv"
         if not self.new:
-            message = f"nothing changed: every step was taken from the cache, nothing was evaluated or pushed again; {served}"
+            message = (
+                f"nothing changed: every step was taken from the cache, nothing was evaluated or pushed again; {served}"
+            )
         elif not self.pushed_now:
             message = f"nothing new to push; {served}"
         else:

@@ -18,7 +18,7 @@ def write_predictions(model_dir: pathlib.Path, data: str, output: TextIO | pathl
 
     Args:
       model_dir: A push folder, whose served version is taken, one version, or a SavedModel.
-      data: A CSV or Parquet file, folder or glob; columns that the model does not read, such as the label, may be there.
+      data: A CSV or Parquet file, folder or glob; columns that the model does not read, as the label, may be there.
       output: A text stream, or a file that appears whole or not at all.
 
     Returns:

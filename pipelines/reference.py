@@ -14,15 +14,15 @@ from lockstep.pipelines.config import PipelineConfig
 
 _INTRODUCTION = """# Configuration
 
-One YAML file a pipeline. An unknown key is an error that names the nearest known one; so is a value of another type, and a key
-that stands twice. Paths are relative to the file; `package:NAME/PATH` names a file that an installed Python package brings.
-`lockstep run` overrides any key with `--set key.key=value`, the value in YAML. User code is named by import path
-(`module:function`), looked for on the import path and then in the file's folder.
+One YAML file a pipeline. An unknown key is an error that names the nearest known one; a value of another type is an
+error, and so is a key that stands twice. Paths are relative to the file; `package:NAME/PATH` names a file that an
+installed Python package brings. `lockstep run` overrides any key with `--set key.key=value`, the value in YAML. User
+code is named by import path (`module:function`), looked for on the import path and then in the file's folder.
 
-A step is taken from the cache only if its inputs (data files by content), its configuration, the packages that decide results,
-Lockstep itself, and the user's modules with all local modules that they import are unchanged. Modules imported by a computed
-name, and data files that user code opens itself, are not seen: change `model.parameters`, or a line of the module, after such a
-change.
+A step is taken from the cache only if its inputs (data files by content), its configuration, the packages that decide
+results, Lockstep itself, and the user's modules with all local modules that they import are unchanged. Modules
+imported by a computed name, and data files that user code opens itself, are not seen: change `model.parameters`, or a
+line of the module, after such a change.
 """
 
 
@@ -44,12 +44,13 @@ def _metrics() -> str:
 _SIGNATURES = """
 ## Functions of your own
 
-- `model.build: module:function` takes one argument, `inputs`: `inputs.features` maps each transformed feature to its `shape`, `dtype`
-  and, for indices, `num_values`; `inputs.label_kind` and `inputs.parameters` are from the configuration. It returns a `keras.Model`
-  that takes a dict of tensors by feature name and gives float32 [batch, 1]: a probability for a binary label, else the value. If the
-  model is compiled, its optimizer and loss are used.
-- `preprocessing: module:function` is a tf.Transform `preprocessing_fn(inputs)`, or `(inputs, custom_config)`. Its inputs are sparse
-  tensors by column; its outputs must be dense with a fixed shape, and hold the label under `label.column`.
+- `model.build: module:function` takes one argument, `inputs`: `inputs.features` maps each transformed feature to its
+  `shape`, `dtype` and, for indices, `num_values`; `inputs.label_kind` and `inputs.parameters` are from the
+  configuration. It returns a `keras.Model` that takes a dict of tensors by feature name and gives float32 [batch, 1]:
+  a probability for a binary label, else the value. If the model is compiled, its optimizer and loss are used.
+- `preprocessing: module:function` is a tf.Transform `preprocessing_fn(inputs)`, or `(inputs, custom_config)`. Its
+  inputs are sparse tensors by column; its outputs must be dense with a fixed shape, and hold the label under
+  `label.column`.
 """
 
 

@@ -37,9 +37,7 @@ class _InMemoryMetadata(metadata.Metadata):
     """Metadata that live as long as this object: TFX's own forget an in-memory store whenever it is closed."""
 
     def __init__(self) -> None:
-        super().__init__(
-            metadata_store_pb2.ConnectionConfig(fake_database=metadata_store_pb2.FakeDatabaseConfig())
-        )
+        super().__init__(metadata_store_pb2.ConnectionConfig(fake_database=metadata_store_pb2.FakeDatabaseConfig()))
 
     def __exit__(self, *_: object) -> None:
         """Keeps the store open."""
@@ -113,7 +111,6 @@ class Outputs:
     def _keys(self) -> Iterator[str]:
         for step, outputs in self._by_step.items():
             yield from (f"{step}.{name}" for name in outputs)
-
 
 
 class ComponentHarness:

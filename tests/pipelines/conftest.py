@@ -59,6 +59,7 @@ class Project:
             self.command(*arguments),
             cwd=self.folder,
             env=os.environ | environment,
+            check=False,
             capture_output=True,
             text=True,
             timeout=280,
@@ -67,7 +68,12 @@ class Project:
     @staticmethod
     def command(*arguments: str) -> list[str]:
         """Returns the command line of a call."""
-        return [sys.executable, "-c", "import sys; from lockstep.pipelines.cli import main; sys.exit(main())", *arguments]
+        return [
+            sys.executable,
+            "-c",
+            "import sys; from lockstep.pipelines.cli import main; sys.exit(main())",
+            *arguments,
+        ]
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Runs the project's pipeline."""

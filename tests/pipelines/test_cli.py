@@ -28,7 +28,10 @@ def test_help_imports_nothing_heavy() -> None:
     [
         (["run", "taxy"], "lockstep: taxy: no such file, and no example of that name; did you mean 'taxi'?"),
         (["run", "taxi", "--workers", "0"], "lockstep: taxi: train.workers: 0 is not allowed; give 1 or more"),
-        (["run", "taxi", "--set", "train.stepz=3"], "lockstep: taxi: train.stepz: no such key; did you mean train.steps?"),
+        (
+            ["run", "taxi", "--set", "train.stepz=3"],
+            "lockstep: taxi: train.stepz: no such key; did you mean train.steps?",
+        ),
         (["run", "taxi", "--set", "data.path=/no/such.csv"], "lockstep: data.path: no such folder: /no"),
     ],
 )
@@ -44,7 +47,7 @@ def test_a_mistake_is_one_short_message_and_exit_code_2(
 
 
 def test_no_command_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    """argparse's own exit code for wrong usage is the design's."""
+    """The code of argparse for wrong usage is the design's."""
     with pytest.raises(SystemExit) as raised:
         cli.main([])
     assert raised.value.code == 2

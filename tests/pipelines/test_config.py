@@ -84,7 +84,11 @@ def test_every_example_is_valid(name: str, tmp_path: pathlib.Path) -> None:
         (MINIMAL, ["train={workers: 3}"], "train.num_virtual_shards: 8 is not allowed"),
         (MINIMAL, ["features={}"], "features: nothing declared"),
         (MINIMAL, ["preprocessing='m:f'"], "features: not allowed beside preprocessing"),
-        (MINIMAL, ["features={}", "preprocessing=m.f"], "preprocessing: 'm.f' is not allowed; spell it module:function"),
+        (
+            MINIMAL,
+            ["features={}", "preprocessing=m.f"],
+            "preprocessing: 'm.f' is not allowed; spell it module:function",
+        ),
         (MINIMAL, ["data.splits={train: 1, test: 1}"], "data.splits: 'eval' is missing"),
         (MINIMAL, ["evaluate={thresholds: {acu: {min: 1}}}"], "evaluate.thresholds: 'acu' is not known, did you mean"),
         (MINIMAL, ["evaluate={thresholds: {rmse: {min: 1}}}"], "evaluate.metrics: 'rmse' does not suit a binary label"),
@@ -115,7 +119,9 @@ def test_every_error_is_told_at_once(tmp_path: pathlib.Path) -> None:
 
 def test_an_unknown_pipeline_names_the_nearest_example(tmp_path: pathlib.Path) -> None:
     """A typing error in an example's name is told with the name."""
-    with pytest.raises(ConfigurationError, match="taxy: no such file, and no example of that name; did you mean 'taxi'"):
+    with pytest.raises(
+        ConfigurationError, match="taxy: no such file, and no example of that name; did you mean 'taxi'"
+    ):
         load_config("taxy", root=tmp_path)
 
 

@@ -92,7 +92,9 @@ def scale_fares(inputs):  # type: ignore[no-untyped-def]
     return {"fare": tft.scale_to_z_score(fare)}
 
 
-def test_an_executors_error_reaches_the_test_as_it_was_raised(harness: ComponentHarness, tmp_path: pathlib.Path) -> None:
+def test_an_executors_error_reaches_the_test_as_it_was_raised(
+    harness: ComponentHarness, tmp_path: pathlib.Path
+) -> None:
     """No wrapping: the test can expect the exception's own class and text."""
     (tmp_path / "rows.csv").write_text("id,name\n")
     with pytest.raises(DataError, match="no rows"):

@@ -132,7 +132,8 @@ def test_an_interrupted_run_leaves_no_process_and_can_be_repeated(tmp_path: path
         if "step 1" in events:
             break
         time.sleep(0.2)
-    assert events and "step 1" in events, "training did not begin"
+    assert events is not None
+    assert "step 1" in events, "training did not begin"
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=60) == 1
     assert not _processes_with(str(project.root))
