@@ -78,8 +78,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-_RUN = """Runs ExampleGen, StatisticsGen, SchemaGen, ExampleValidator, Transform, DistributedTrainer, Evaluator and Pusher.
-A step whose inputs, configuration and code are unchanged is taken from the cache."""
+_RUN = """Runs ExampleGen, StatisticsGen, SchemaGen, ExampleValidator, Transform, DistributedTrainer, Evaluator and
+Pusher. A step whose inputs, configuration and code are unchanged is taken from the cache."""
 
 _PREDICT = """Writes CSV with the column "prediction", a line for every raw row, in the order of the rows: a probability
 for a binary label, else the value. The newest version in a push folder is taken."""
