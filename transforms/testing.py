@@ -121,9 +121,10 @@ def assert_no_skew(
       AssertionError: Names the first feature and row that differ, with both values, or a feature that only one side
         has.
     """
-    trained = run_preprocessing(preprocessing, rows, types=types)
-    whole = trained.serve(rows, without=without)
-    single = [trained.serve([row], without=without) for row in rows]
+    with tempfile.TemporaryDirectory() as output_dir:
+        trained = run_preprocessing(preprocessing, rows, output_dir=Path(output_dir), types=types)
+        whole = trained.serve(rows, without=without)
+        single = [trained.serve([row], without=without) for row in rows]
     for name, served in whole.items():
         assert name in trained.features, f"feature {name!r}: served, but not given to training"
         one_by_one = np.concatenate([features[name] for features in single])
