@@ -4,6 +4,7 @@ import errno
 import logging
 import os
 import pathlib
+import re
 import shutil
 import signal
 import sys
@@ -22,6 +23,11 @@ from lockstep.pipelines.run_files import RootFiles, RunFiles
 
 _logger = logging.getLogger(__name__)
 _GRACE_S = 10.0
+_PREPROCESSING = re.compile(
+    r"assertion failed: \[(?P<assertion>(?:features|label)\.[^\]]*)\]"
+    r"|\A(?P<message>(?:features|label)\..*?)(?: \[while running|\Z)",
+    re.DOTALL,
+)
 _DISK_FULL = ("no space left on device", "database or disk is full", "disk quota exceeded")
 
 
@@ -169,6 +175,11 @@ def explain(error: BaseException, *, step: str, root: pathlib.Path) -> run_event
             return run_events.RunFinished(exit_code=2, message=f"{prefix}{cause}")
         if isinstance(cause, StepFailed):
             return run_events.RunFinished(exit_code=1, message=f"{prefix}{cause}")
+    for cause in _causes(error):
+        # Preprocessing runs inside TensorFlow and Beam, which allow it no exception of ours.
+        found = _PREPROCESSING.search(str(cause))
+        if found:
+            return run_events.RunFinished(exit_code=2, message=f"{prefix}{found['assertion'] or found['message']}")
     for cause in _causes(error):
         full = isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
         if full or any(words in str(cause).lower() for words in _DISK_FULL):

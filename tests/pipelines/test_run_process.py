@@ -1,0 +1,64 @@
+"""What a failed step tells the user."""
+
+import errno
+import pathlib
+
+import pytest
+
+from lockstep.components.errors import DataError, StepFailed
+from lockstep.pipelines.run_process import explain
+
+
+def raised(error: Exception, cause: Exception | None = None) -> Exception:
+    """Returns an error that was really raised, from a cause."""
+    try:
+        raise error from cause
+    except Exception as e:  # noqa: BLE001 - any error, handed back to the test
+        return e
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code", "message"),
+    [
+        (raised(DataError("rows.csv:3: no")), 2, "Step: rows.csv:3: no"),
+        (raised(RuntimeError("Beam's words"), DataError("rows.csv:3: no")), 2, "Step: rows.csv:3: no"),
+        (raised(StepFailed("port 5000 is in use")), 1, "Step: port 5000 is in use"),
+        (raised(ValueError("features.x: needs numbers [while running 'Map']")), 2, "Step: features.x: needs numbers"),
+        (
+            raised(RuntimeError("assertion failed: [label.y: must be 0 or 1] [2.0] [[node x]] [while running 'M']")),
+            2,
+            "Step: label.y: must be 0 or 1",
+        ),
+        (raised(ZeroDivisionError("division by zero")), 1, "Step: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_the_cause_is_told_and_not_its_wrapping(
+    error: BaseException, exit_code: int, message: str, tmp_path: pathlib.Path
+) -> None:
+    """What the user can mend exits with 2, the rest with 1; the step is named."""
+    finished = explain(error, step="Step", root=tmp_path)
+    assert (finished.exit_code, finished.message) == (exit_code, message)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        raised(OSError(errno.ENOSPC, "No space left on device")),
+        raised(RuntimeError("wrapped"), OSError(errno.ENOSPC, "No space left on device")),
+        raised(RuntimeError("/x/y: write failed; No space left on device [Op:SaveV2]")),
+        raised(RuntimeError("mysql error: database or disk is full")),
+    ],
+)
+def test_a_full_disk_is_told_as_such(error: BaseException, tmp_path: pathlib.Path) -> None:
+    """However TensorFlow, SQLite or Python put it; with the room there is and what to do."""
+    finished = explain(error, step="Step", root=tmp_path)
+    assert finished.exit_code == 1
+    assert finished.message.startswith("Step: the disk is full: ")
+    assert "give another --root" in finished.message
+
+
+def test_a_cause_in_a_circle_ends(tmp_path: pathlib.Path) -> None:
+    """Two errors that name each other as cause are looked at once."""
+    first, second = ValueError("first"), ValueError("second")
+    first.__cause__, second.__cause__ = second, first
+    assert explain(first, step="", root=tmp_path).message == "ValueError: first"
