@@ -47,7 +47,7 @@ lock: setup  ## resolve requirements/*.in into the locks (UPGRADE=1: to the newe
 
 wheel: setup  ## build the wheel into dist/
 	@rm -rf build/lib build/bdist.*
-	@$(VENV)/python -m build --wheel --no-isolation --outdir dist . >.cache/wheel.log || { cat .cache/wheel.log >&2; exit 1; }
+	@$(VENV)/python -m build --wheel --no-isolation --outdir dist . >.cache/wheel.log 2>&1 || { cat .cache/wheel.log >&2; exit 1; }
 	@ls dist/*.whl
 
 clean:  ## remove the environment and everything built
