@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from lockstep.components.example_gen.csv_source import CsvSource
@@ -43,7 +43,7 @@ def _read(rows: list[list[str]], kinds: list[str], delimiter: str, quoting: int,
     st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
     st.sampled_from(["\n", "\r\n"]),
 )
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_strings_are_read_back(rows: list[list[str]], delimiter: str, quoting: int, line_end: str) -> None:
     """Quotes, newlines, delimiters, any unicode; an empty string is a missing value."""
     # Python 3.10 leaves a lone \r without quotes where lines end with \n, which no reader could tell from a line's end.
@@ -53,14 +53,14 @@ def test_strings_are_read_back(rows: list[list[str]], delimiter: str, quoting: i
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20))
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_integers_are_read_back(numbers: list[int]) -> None:
     """All of int64."""
     assert _read([[str(n)] for n in numbers], ["int"], ",", csv.QUOTE_MINIMAL, "\n") == [[n] for n in numbers]
 
 
 @given(st.lists(st.floats(width=64), min_size=1, max_size=20))
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_floats_are_read_back_as_float32(numbers: list[float]) -> None:
     """Rounded as NumPy does; NaN is a missing value."""
     with np.errstate(over="ignore"):

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lockstep.components.example_gen.encoding import encode_examples, frame_records
@@ -28,6 +28,7 @@ _COLUMNS = st.integers(1, 5).flatmap(
 
 
 @given(_COLUMNS)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_examples_are_what_protobuf_writes(columns: dict[str, tuple[pa.DataType, list[object]]]) -> None:
     """Every int64, float32 and bytes, every length, missing values, any name: equal to deterministic serialisation."""
     import tensorflow as tf
