@@ -95,6 +95,7 @@ def make_strategy(task: Task) -> "tf.distribute.Strategy":
     does by default: TensorFlow's preemption notifier would swallow it.
 
     Raises:
+      ConfigurationError: A worker sees several devices.
       tf.errors.OpError: The group did not come together.
     """
     import tensorflow as tf
@@ -105,7 +106,28 @@ def make_strategy(task: Task) -> "tf.distribute.Strategy":
     # and at some hundred steps a second the process dies of EAGAIN. The supervisor's watchdog ends a stuck group.
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if strategy.num_replicas_in_sync != task.num_workers:
+        raise ConfigurationError(
+            f"strategy: {strategy.num_replicas_in_sync} devices for {task.num_workers} workers are not supported; "
+            "let each worker see one device (CUDA_VISIBLE_DEVICES)"
+        )
     return strategy
+
+
+def check_same_step(strategy: "tf.distribute.Strategy", task: Task, step: int) -> None:
+    """Fails unless all workers go on from the same step; a collective, so every worker must call it.
+
+    Raises:
+      RuntimeError: They do not, as when a shared file system shows one of them an older checkpoint.
+    """
+    import tensorflow as tf
+
+    total = strategy.reduce(tf.distribute.ReduceOp.SUM, tf.constant(step, tf.float64), axis=None)
+    if float(total) != step * task.num_workers:
+        raise RuntimeError(
+            f"worker {task.index} resumes at step {step}, another one elsewhere; "
+            "all workers must see the same checkpoints"
+        )
 
 
 def check_model(model: "keras.Model", task: Task) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 import time
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,11 @@ from lockstep.components.trainer.heartbeat import Reporter
 from lockstep.components.trainer.input_pipeline import TrainingInput
 from lockstep.components.trainer.records import Records
 from lockstep.components.trainer.spec import RunFiles, TrainSpec
+
+_log = logging.getLogger(__name__)
+
+# Steps between two points of the loss curve: an event costs as much time as a step of a small model.
+_EVENT_STEPS = 10
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -88,6 +94,7 @@ class Training:
             Path(spec.checkpoint_dir), [v.value for v in self._variables()], is_chief=task.is_chief
         )
         self._first_step = self._checkpoints.restore()
+        strategies.check_same_step(self._strategy, task, self._first_step)
         strategies.separate_seeds(self._strategy, self.model, task)
         self._seconds = {"start": time.monotonic() - started_s}
 
@@ -98,6 +105,8 @@ class Training:
         steps = loop.StepFunction(self._strategy, self.model, self._optimizer, self._loss, self._spec.label)
 
         def on_call(step: int, losses: "np.ndarray[Any, Any]", rate: float | None) -> None:
+            if rate is None and step % _EVENT_STEPS >= len(losses):
+                return
             with writer.as_default(step):
                 tf.summary.scalar("train/loss", float(losses.mean()))
                 if rate is not None:
@@ -168,6 +177,11 @@ class Training:
             self._loss = loop.per_example_loss(self.model, spec.label_kind)
             self._optimizer = loop.optimizer_of(self.model, spec.options)
         self._statistics = strategies.unsynchronised_statistics(self.model)
+        if self._statistics and self._task.num_workers > 1:
+            _log.warning(
+                "BatchNormalization without synchronized=True sees only its worker's share of each batch: the model "
+                "depends on train.workers; its moving statistics are averaged over the workers at each checkpoint"
+            )
 
     def _create_weights(self) -> None:
         """Calls a subclassed model once: its weights must exist before the optimizer and the checkpoint do."""
