@@ -177,7 +177,7 @@ class TrainSpec:
         Raises:
           ValueError: Not JSON, a key is unknown or absent, or a value has the wrong type or is not allowed.
         """
-        return _from_plain(cls, json.loads(text), "spec")
+        return from_plain(cls, json.loads(text), "spec")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,7 +222,7 @@ def _require(condition: bool, name: str, value: object, remedy: str) -> None:
         raise ValueError(f"{name}: {value!r} is not allowed; {remedy}")
 
 
-def _from_plain(kind: type[_T], data: object, where: str) -> _T:
+def from_plain(kind: type[_T], data: object, where: str) -> _T:
     """Builds a dataclass of this module from JSON's types, and refuses whatever it does not declare."""
     if not isinstance(data, dict):
         raise ValueError(f"{where}: {data!r} is not allowed; give a JSON object")
@@ -243,7 +243,7 @@ def _from_plain(kind: type[_T], data: object, where: str) -> _T:
 def _value(hint: Any, value: object, where: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if dataclasses.is_dataclass(hint):
-        return _from_plain(typing.cast(type, hint), value, where)
+        return from_plain(typing.cast(type, hint), value, where)
     if origin is Literal:
         allowed = value in arguments
     elif origin is tuple:

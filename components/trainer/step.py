@@ -4,7 +4,7 @@ import dataclasses
 import json
 from typing import Literal
 
-from lockstep.components.trainer.spec import ModelOptions, TrainOptions, _from_plain
+from lockstep.components.trainer.spec import ModelOptions, TrainOptions, from_plain
 
 __all__ = ["TrainStep"]
 
@@ -50,4 +50,4 @@ class TrainStep:
         Raises:
           ValueError: Not JSON, a key is unknown or absent, or a value has the wrong type or is not allowed.
         """
-        return _from_plain(cls, json.loads(text), "spec")
+        return from_plain(cls, json.loads(text), "spec")
