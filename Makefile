@@ -10,7 +10,7 @@ VENV := .venv/bin
 SETUP_PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.10 python /usr/bin/python3 \
   $(wildcard $(HOME)/.pyenv/versions/3.*/bin/python3)
 
-.PHONY: help setup demo test test-fast check lock wheel clean
+.PHONY: help setup demo test test-fast lint check lock docs wheel clean
 
 help:  ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -44,6 +44,9 @@ check: lint  ## lint, then run all tests
 
 lock: setup  ## resolve requirements/*.in into the locks (UPGRADE=1: to the newest versions)
 	@$(VENV)/python requirements/lock.py $(if $(UPGRADE),--upgrade)
+
+docs: setup  ## write the reference of the configuration from the code
+	@$(VENV)/python -m lockstep.pipelines.reference > docs/configuration.md
 
 wheel: setup  ## build the wheel into dist/
 	@rm -rf build/lib build/bdist.*

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
+# 16 MiB of float32. Seven small tables exchanged densely: 490 steps/s with two workers, sparsely 75.
+DENSE_ELEMENTS = 4 * 2**20
+
 Columns = Mapping[str, "tf.Tensor"]
 PerExampleLoss = Callable[["tf.Tensor", "tf.Tensor"], "tf.Tensor"]
 
@@ -172,9 +175,24 @@ class StepFunction:
             if model.losses:
                 loss += tf.add_n(model.losses) / self._strategy.num_replicas_in_sync
         variables = model.trainable_variables
-        gradients = tape.gradient(loss, [variable.value for variable in variables])
+        gradients = [exchanged(g) for g in tape.gradient(loss, [variable.value for variable in variables])]
         self._optimizer.apply(gradients, variables)  # sums the gradients over the workers
         return loss
+
+
+def exchanged(gradient: "tf.Tensor | tf.IndexedSlices | None") -> "tf.Tensor | tf.IndexedSlices | None":
+    """Returns a gradient as the workers exchange it.
+
+    The rows that a batch touched of an embedding table up to ``DENSE_ELEMENTS`` become a dense gradient: all dense
+    ones go into one collective a step, where each sparse one takes several of its own. The optimizer then treats every
+    row as its paper says; of a larger table Keras updates the touched rows alone. The size decides, not the number of
+    workers, so that N still equal one.
+    """
+    import tensorflow as tf
+
+    if isinstance(gradient, tf.IndexedSlices) and (gradient.shape.num_elements() or math.inf) <= DENSE_ELEMENTS:
+        return tf.convert_to_tensor(gradient)
+    return gradient
 
 
 def call_sizes(first_step: int, options: TrainOptions) -> Iterator[int]:

@@ -30,7 +30,9 @@ class TaxiRun:
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.root = folder / "root"
-        command = Project.command("run", "taxi", "--root", str(self.root))
+        # More calls and checkpoints than usual, so that there is a middle to be killed in.
+        slower = ("--set", "train.steps_per_call=1", "--set", "train.checkpoint_every=50")
+        command = Project.command("run", "taxi", "--root", str(self.root), *slower)
         process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.killed_pid = self._kill_a_worker(process)
         self.stdout, self.stderr = process.communicate(timeout=280)

@@ -196,3 +196,13 @@ def test_calls_cover_the_steps_and_stop_at_checkpoints(first_step: int, steps: i
     assert all(1 <= size <= per_call for size in sizes)
     ends = {first_step + int(end) for end in np.cumsum(sizes)}
     assert {step for step in range(first_step + 1, steps + 1) if step % every == 0} <= ends
+
+
+@pytest.mark.parametrize(("rows", "dense"), [(loop.DENSE_ELEMENTS // 2, True), (loop.DENSE_ELEMENTS // 2 + 1, False)])
+def test_a_tables_gradient_is_exchanged_densely_up_to_a_size(rows: int, dense: bool) -> None:
+    """Small tables share one collective with all other gradients; a large one exchanges only the rows it touched."""
+    gradient = tf.IndexedSlices(tf.ones([2, 2]), tf.constant([1, 1]), tf.constant([rows, 2]))
+    exchanged = loop.exchanged(gradient)
+    assert isinstance(exchanged, tf.Tensor) == dense
+    if dense:
+        assert exchanged[:3].numpy().tolist() == [[0, 0], [2, 2], [0, 0]]
