@@ -52,13 +52,23 @@ class Console:
         """Says that the run is being ended."""
         self._write("interrupted: ending the run's processes")
 
-    def run_ends(self, finished: run_events.RunFinished, run: RunFiles) -> None:
-        """Writes the closing summary of a run that did what it should; errors are the command line's to print."""
+    def run_ends(self, finished: run_events.RunFinished, run: RunFiles, elapsed_s: float) -> None:
+        """Writes the closing summary; the message of a run that failed is the command line's to print.
+
+        Args:
+          finished: How the run ended.
+          run: Its files.
+          elapsed_s: Seconds that it took.
+        """
         self._clear()
         if finished.exit_code == 0:
             self._write("")
-            self._write(finished.message)
-        self._write(f"log: {shorten(run.log_path)}")
+            self._write(f"done in {elapsed_s:.1f} s: {finished.message}")
+            if finished.pushed:
+                served = shorten(pathlib.Path(finished.pushed))
+                self._write(f"served: {served}")
+                self._write(f"try:    lockstep predict {served} --data rows.csv")
+        self._write(f"log:    {shorten(run.log_path)}")
 
     def _show_step(self, event: run_events.StepChanged) -> None:
         state = f"{_STATES[event.state]:<8}"

@@ -68,15 +68,12 @@ class RunOutcome:
         """Returns the run's last event."""
         if self.refused and self.verdict is not None:
             return RunFinished(exit_code=4, message=f"not pushed: {self.verdict['reason']}")
-        served = f"served from {self.pushed_dir}\ntry: lockstep predict {self.pushed_dir} --data rows.csv"
         if not self.new:
-            message = (
-                f"nothing changed: every step was taken from the cache, nothing was evaluated or pushed again; {served}"
-            )
+            message = "nothing changed: every step was taken from the cache, nothing was evaluated or pushed again"
         elif not self.pushed_now:
-            message = f"nothing new to push; {served}"
+            message = "nothing new to push: the model that is served already was judged and pushed before"
         else:
-            message = f"the model is {served}"
+            message = "the model is pushed"
         return RunFinished(exit_code=0, message=message, pushed=str(self.pushed_dir or ""))
 
 
@@ -106,7 +103,7 @@ def _schema(outputs: Outputs) -> str:
 
 def _anomalies(outputs: Outputs) -> str:
     anomalies = artifact_values.read_anomalies(outputs["anomalies"][0])
-    found = [f"{split}: {name}" for split, by_feature in anomalies.items() for name in by_feature]
+    found = [f"{split}: {name}" for split, by_feature in anomalies.items() for name in sorted(by_feature)]
     if not found:
         return "no anomalies"
     plural = "anomaly" if len(found) == 1 else "anomalies"
@@ -139,7 +136,7 @@ def _verdict(outputs: Outputs) -> str:
 
 def _pushed(outputs: Outputs) -> str:
     pushed = artifact_values.read_pushed(outputs["pushed_model"][0])
-    return f"version {pushed.name} in {pushed.parent}" if pushed else "nothing pushed"
+    return f"version {pushed.name}" if pushed else "nothing pushed"
 
 
 _FIGURES: dict[str, Callable[[Outputs], str]] = {

@@ -85,8 +85,9 @@ def run_pipeline(source: ConfigSource, root: pathlib.Path, console: Console) -> 
             )
             run.request_path.write_text(request.to_json(), encoding="utf-8")
             console.run_begins(source.config.name, root, run.log_path)
-            finished = _run_child(run, console)
-            console.run_ends(finished, run)
+            begin = time.monotonic()
+            finished = _run_child(run, console, begin)
+            console.run_ends(finished, run, time.monotonic() - begin)
             return finished
     except OSError as e:
         if e.errno == errno.ENOSPC:
@@ -131,7 +132,7 @@ def _make_run_dir(runs_dir: pathlib.Path) -> pathlib.Path:
     raise RuntimeError(f"{runs_dir}: 100 runs began within one second")
 
 
-def _run_child(run: RunFiles, console: Console) -> run_events.RunFinished:
+def _run_child(run: RunFiles, console: Console, begin: float) -> run_events.RunFinished:
     read_fd, write_fd = os.pipe()
     with run.log_path.open("ab") as log:
         child = subprocess.Popen(
@@ -145,7 +146,6 @@ def _run_child(run: RunFiles, console: Console) -> run_events.RunFinished:
         )
     os.close(write_fd)
     finished: run_events.RunFinished | None = None
-    begin = time.monotonic()
     try:
         with _interruptible(), os.fdopen(read_fd, encoding="utf-8") as lines, run.events_path.open("a") as record:
             for line in lines:

@@ -100,7 +100,8 @@ def training_summary(
         "steps": outcome.steps,
         "restarts": outcome.restarts,
         "attempts": [dataclasses.asdict(attempt) for attempt in outcome.attempts],
-        "loss": outcome.loss,
+        # The chief's own is of the last call alone; a heartbeat's may be of a whole short training.
+        "loss": outcome.loss if report["loss"] is None else report["loss"],
         "evaluation": dict(report["evaluation"]),
         "examples_per_s": report["examples_per_s"] or outcome.examples_per_s,
         "records_per_worker": list(outcome.records),

@@ -25,7 +25,7 @@ def show_all(stream: io.StringIO, finished: RunFinished) -> str:
     console.show(StepChanged(step="ExampleGen", state="done", figure="3 rows", seconds=1.25), 3.0)
     console.show(StepChanged(step="Trainer", state="running", figure="step 1/2", seconds=0.5), 3.5)
     console.show(StepChanged(step="Trainer", state="failed", seconds=1.0), 4.0)
-    console.run_ends(finished, RunFiles(pathlib.Path("/r")))
+    console.run_ends(finished, RunFiles(pathlib.Path("/r")), 5.0)
     return stream.getvalue()
 
 
@@ -37,7 +37,7 @@ def test_a_log_has_one_line_a_finished_step_and_names_the_log_file() -> None:
         "loaded in 2.0 s: TFX 1",
         "  ExampleGen  done        1.2 s  3 rows",
         "  Trainer     FAILED      1.0 s",
-        "log: /r/run.log",
+        "log:    /r/run.log",
     ]
 
 
@@ -45,7 +45,7 @@ def test_a_terminal_shows_the_running_step_live() -> None:
     """The running line is written anew in its place."""
     text = show_all(Terminal(), RunFinished(exit_code=0, message="all good"))
     assert "\r\x1b[K  Trainer     \x1b[0mrunning \x1b[0m    0.5 s  step 1/2" in text
-    assert text.endswith("all good\n\r\x1b[Klog: /r/run.log\n")
+    assert text.endswith("done in 5.0 s: all good\n\r\x1b[Klog:    /r/run.log\n")
 
 
 def test_a_long_figure_does_not_wrap_a_live_line() -> None:
