@@ -1,11 +1,10 @@
 """The ``evaluate`` block of a pipeline's configuration, and the one JSON property of the Evaluator component."""
 
 import dataclasses
-import json
 import math
 from collections.abc import Mapping
-from typing import Any
 
+from lockstep.components import documents
 from lockstep.components.evaluator import metrics as metrics_lib
 
 
@@ -121,34 +120,13 @@ class EvaluateSpec:
 
     def to_json(self) -> str:
         """Returns the specification as JSON, equal for equal specifications."""
-        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+        return documents.to_json(self)
 
     @classmethod
     def from_json(cls, text: str) -> "EvaluateSpec":
         """Returns what ``to_json`` wrote.
 
         Raises:
-          ValueError: A key that is not known, named with the nearest known one.
+          ValueError: Another document; the key is named.
         """
-        document = json.loads(text)
-        options = document["options"]
-        metrics = options.get("metrics")
-        _check_keys("evaluate", options, EvaluateOptions)
-        _check_keys("spec", document, cls)
-        thresholds = options.get("thresholds", {})
-        for bounds in thresholds.values():
-            _check_keys("thresholds", bounds, Threshold)
-        document["options"] = EvaluateOptions(
-            metrics=None if metrics is None else tuple(metrics),
-            thresholds={name: Threshold(**bounds) for name, bounds in thresholds.items()},
-            slices=tuple(options.get("slices", ())),
-            ungated=options.get("ungated", False),
-        )
-        return cls(**document)
-
-
-def _check_keys(key: str, document: Mapping[str, Any], cls: type) -> None:
-    known = [field.name for field in dataclasses.fields(cls)]
-    for name in document:
-        if name not in known:
-            raise ValueError(metrics_lib.unknown_name(key, name, known))
+        return documents.from_json(cls, text, "spec")

@@ -4,7 +4,8 @@ import dataclasses
 import json
 from typing import Any
 
-from lockstep.components.example_gen.options import CsvOptions, DataOptions, Requirements
+from lockstep.components import documents
+from lockstep.components.example_gen.options import DataOptions, Requirements
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,14 +36,4 @@ class ExampleGenSpec:
           ValueError: Not such a document.
         """
         document: dict[str, Any] = json.loads(text)
-        try:
-            data = dict(document["data"])
-            options = CsvOptions(**_tuples(data.pop("options")))
-            requirements = Requirements(**_tuples(document["requirements"]))
-            return cls(data=DataOptions(path="(input_base)", options=options, **data), requirements=requirements)
-        except (TypeError, KeyError, AttributeError) as e:
-            raise ValueError(f"spec: not a document of this version of ExampleGen: {e!r}") from e
-
-
-def _tuples(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        return documents.from_document(cls, document | {"data": document["data"] | {"path": "(input_base)"}}, "spec")

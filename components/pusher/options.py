@@ -1,7 +1,8 @@
 """The ``push`` block of a pipeline's configuration, and the one JSON property of the Pusher component."""
 
 import dataclasses
-import json
+
+from lockstep.components import documents
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,18 +29,13 @@ class PushOptions:
 
     def to_json(self) -> str:
         """Returns the options as JSON, equal for equal options."""
-        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+        return documents.to_json(self)
 
     @classmethod
     def from_json(cls, text: str) -> "PushOptions":
         """Returns what ``to_json`` wrote.
 
         Raises:
-          ValueError: A key that is not known, or absent.
+          ValueError: Another document.
         """
-        document = json.loads(text)
-        known = {field.name for field in dataclasses.fields(cls)}
-        unknown = sorted(set(document) - known)
-        if unknown or "dir" not in document:
-            raise ValueError(f"push: got the keys {sorted(document)}; known are {sorted(known)}, and dir is required")
-        return cls(**document)
+        return documents.from_json(cls, text, "push")

@@ -19,17 +19,13 @@ How a worker process is run (the contract between the supervisor's side and ``wo
 """
 
 import dataclasses
-import difflib
-import json
 import math
 import sys
-import types
-import typing
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-_T = TypeVar("_T")
+from lockstep.components import documents
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -168,7 +164,7 @@ class TrainSpec:
 
     def to_json(self) -> str:
         """Returns the document, with sorted keys: equal specifications give equal text."""
-        return json.dumps(dataclasses.asdict(self), sort_keys=True, indent=2)
+        return documents.to_json(self)
 
     @classmethod
     def from_json(cls, text: str) -> "TrainSpec":
@@ -177,7 +173,7 @@ class TrainSpec:
         Raises:
           ValueError: Not JSON, a key is unknown or absent, or a value has the wrong type or is not allowed.
         """
-        return from_plain(cls, json.loads(text), "spec")
+        return documents.from_json(cls, text, "spec")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,46 +216,3 @@ def worker_command(*, spec_path: Path, attempt: int, python: str = sys.executabl
 def _require(condition: bool, name: str, value: object, remedy: str) -> None:
     if not condition:
         raise ValueError(f"{name}: {value!r} is not allowed; {remedy}")
-
-
-def from_plain(kind: type[_T], data: object, where: str) -> _T:
-    """Builds a dataclass of this module from JSON's types, and refuses whatever it does not declare."""
-    if not isinstance(data, dict):
-        raise ValueError(f"{where}: {data!r} is not allowed; give a JSON object")
-    fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    for key in data:
-        if key not in fields:
-            nearest = difflib.get_close_matches(key, fields, n=1)
-            hint = f"did you mean {nearest[0]!r}?" if nearest else f"known keys: {', '.join(fields)}"
-            raise ValueError(f"{where}: unknown key {key!r}; {hint}")
-    hints = typing.get_type_hints(kind)
-    values = {key: _value(hints[key], value, f"{where}.{key}") for key, value in data.items()}
-    try:
-        return kind(**values)
-    except TypeError as e:  # a key without default is absent
-        raise ValueError(f"{where}: {e}") from e
-
-
-def _value(hint: Any, value: object, where: str) -> Any:
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if dataclasses.is_dataclass(hint):
-        return from_plain(typing.cast(type, hint), value, where)
-    if origin is Literal:
-        allowed = value in arguments
-    elif origin is tuple:
-        if isinstance(value, list) and all(isinstance(item, arguments[0]) for item in value):
-            return tuple(value)
-        allowed = False
-    elif origin is types.UnionType:
-        allowed = any(_is_plain(value, argument) for argument in arguments)
-    else:
-        allowed = _is_plain(value, origin or hint)
-    if not allowed:
-        raise ValueError(f"{where}: {value!r} is not allowed; give {hint}")
-    return float(typing.cast(float, value)) if hint is float else value
-
-
-def _is_plain(value: object, kind: Any) -> bool:
-    if isinstance(value, bool):  # a bool is an int to Python, not to a reader of the document
-        return kind is bool
-    return isinstance(value, int | float if kind is float else kind)

@@ -1,10 +1,10 @@
 """What the pipeline tells the trainer's step: its one execution property, as JSON."""
 
 import dataclasses
-import json
 from typing import Literal
 
-from lockstep.components.trainer.spec import ModelOptions, TrainOptions, from_plain
+from lockstep.components import documents
+from lockstep.components.trainer.spec import ModelOptions, TrainOptions
 
 __all__ = ["TrainStep"]
 
@@ -41,7 +41,7 @@ class TrainStep:
 
     def to_json(self) -> str:
         """Returns the document, with sorted keys: equal steps give equal text."""
-        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+        return documents.to_json(self)
 
     @classmethod
     def from_json(cls, text: str) -> "TrainStep":
@@ -50,4 +50,4 @@ class TrainStep:
         Raises:
           ValueError: Not JSON, a key is unknown or absent, or a value has the wrong type or is not allowed.
         """
-        return from_plain(cls, json.loads(text), "spec")
+        return documents.from_json(cls, text, "spec")

@@ -84,5 +84,5 @@ def test_a_specification_survives_json() -> None:
 def test_an_unknown_key_in_a_specification_is_refused() -> None:
     """A specification of another version of Lockstep is not half understood."""
     spec = EvaluateSpec(options=EvaluateOptions(ungated=True), label="y")
-    with pytest.raises(ValueError, match="'slice' is not known, did you mean 'slices'"):
+    with pytest.raises(ValueError, match="unknown key 'slice'; did you mean 'slices'"):
         EvaluateSpec.from_json(spec.to_json().replace('"slices"', '"slice"'))
