@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Tests the dependency line that this machine's own set-up does not take: the fast tests, and one end-to-end run.
+#
+# Line B (Python 3.11 to 3.13, glibc 2.39 or newer) on an older machine: in a Debian 13 folder made by debootstrap, in a
+# mount namespace of its own, removed at the end. Line A (Python 3.10) on a newer machine: with that interpreter.
+# Where the other line cannot be had, this says so loudly and succeeds.
+set -euo pipefail
+repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf --one-file-system "$work"' EXIT
+
+not_tested() {
+  printf '\n%s\n' '******************************************************************************'
+  printf 'THE OTHER DEPENDENCY LINE WAS NOT TESTED: %s\n' "$1"
+  printf '%s\n\n' '******************************************************************************'
+  exit 0
+}
+
+checks='make setup && .venv/bin/python -m pytest -m "not slow" -p no:cacheprovider && .venv/bin/lockstep run taxi'
+
+copy_repository() {  # what is committed, as any other machine would see it
+  mkdir -p "$1"
+  git -C "$repository" archive HEAD | tar -x -C "$1"
+}
+
+test_line_a() {
+  local python
+  python=$(compgen -c python3.10 | sort -u | while read -r name; do command -v "$name"; done | head -n 1)
+  for candidate in "$python" "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.10.*/bin/python3.10; do
+    if "$candidate" -c 'import sys, venv; assert sys.version_info[:2] == (3, 10)' >/dev/null 2>&1; then
+      copy_repository "$work/lockstep"
+      (cd "$work/lockstep" && PYTHON="$candidate" bash -c "$checks")
+      return
+    fi
+  done
+  not_tested "line A needs Python 3.10, and none runs here"
+}
+
+test_line_b() {
+  [ "$(id -u)" = 0 ] || not_tested "line B needs a Debian 13 folder here (glibc 2.39), and only root can make one"
+  if ! command -v debootstrap >/dev/null; then
+    { apt-get update && apt-get install -y debootstrap; } >"$work/apt.log" 2>&1 ||
+      not_tested "line B needs a Debian 13 folder here, and debootstrap cannot be installed: $(tail -n 1 "$work/apt.log")"
+  fi
+  local root=$work/trixie mirror
+  mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
+    grep -oE 'https?://[^ ]+/debian/?( |$)' | head -n 1 | tr -d ' ' || true)
+  [ -n "$mirror" ] || not_tested "line B needs a Debian 13 folder here, and apt's sources name no Debian mirror"
+  debootstrap --variant=minbase --include=ca-certificates,python3,python3-venv,python3-dev,g++,make \
+    trixie "$root" "$mirror" >"$work/debootstrap.log" 2>&1 ||
+    not_tested "debootstrap failed: $(tail -n 1 "$work/debootstrap.log")"
+  cp /etc/resolv.conf /etc/hosts "$root/etc/"
+  [ ! -f /etc/ssl/certs/ca-certificates.crt ] || cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
+  copy_repository "$root/lockstep"
+
+  # Settings of package clients come along, and the folders that they name.
+  local variables=(HOME=/root LANG=C.UTF-8 PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin) binds=() name folder
+  while IFS= read -r name; do variables+=("$name=${!name}"); done < <(
+    compgen -e | grep -E '^(PIP_|UV_|SSL_CERT|REQUESTS_CA|CURL_CA|OPENBLAS_)|_proxy$|_PROXY$' || true)
+  for folder in ${PIP_FIND_LINKS:-}; do [ ! -d "$folder" ] || binds+=("$folder"); done
+
+  # shellcheck disable=SC2016 # the inner shell expands these
+  unshare --mount --propagation private bash -euo pipefail -c '
+    root=$1 checks=$2; shift 2
+    mount -t proc proc "$root/proc"; mount --rbind /dev "$root/dev"; mount --rbind /sys "$root/sys"
+    while [ "$1" != -- ]; do mkdir -p "$root$1"; mount --bind "$1" "$root$1"; shift; done; shift
+    exec chroot "$root" /usr/bin/env -i "$@" bash -c "cd /lockstep && $checks"
+  ' enter "$root" "$checks" "${binds[@]}" -- "${variables[@]}"
+}
+
+if "$repository/.venv/bin/python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 10))'; then
+  test_line_b
+else
+  test_line_a
+fi
