@@ -16,7 +16,7 @@ not_tested() {
   exit 0
 }
 
-checks='make setup && .venv/bin/python -m pytest -m "not slow" -p no:cacheprovider && .venv/bin/lockstep run taxi'
+checks='make test-fast && make demo'
 
 copy_repository() {  # what is committed, as any other machine would see it
   mkdir -p "$1"
@@ -68,6 +68,7 @@ test_line_b() {
   ' enter "$root" "$checks" "${binds[@]}" -- "${variables[@]}"
 }
 
+[ -x "$repository/.venv/bin/python" ] || { echo "other_line.sh: no .venv here; run make setup first" >&2; exit 2; }
 if "$repository/.venv/bin/python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 10))'; then
   test_line_b
 else
