@@ -10,7 +10,7 @@ VENV := .venv/bin
 SETUP_PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.10 python /usr/bin/python3 \
   $(wildcard $(HOME)/.pyenv/versions/3.*/bin/python3)
 
-.PHONY: help setup demo test test-fast lint check lock docs wheel clean
+.PHONY: help setup demo test test-fast lint check bench lock docs wheel clean
 
 help:  ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -41,6 +41,10 @@ lint: setup  ## check format, lint, types and layers
 
 check: lint  ## lint, then run all tests
 	@$(VENV)/python -m pytest
+
+bench: setup  ## run the stock TFX taxi pipeline and ours side by side (ROWS="15000 1500000" REPEAT=3 WORKERS=1)
+	@$(VENV)/python -m benchmarks $(if $(ROWS),--rows $(ROWS)) $(if $(REPEAT),--repeat $(REPEAT)) \
+	  $(if $(WORKERS),--workers $(WORKERS))
 
 lock: setup  ## resolve requirements/*.in into the locks (UPGRADE=1: to the newest versions)
 	@$(VENV)/python requirements/lock.py $(if $(UPGRADE),--upgrade)
