@@ -62,7 +62,7 @@ class Project:
             check=False,
             capture_output=True,
             text=True,
-            timeout=280,
+            timeout=600,
         )
 
     @staticmethod

@@ -19,7 +19,7 @@ from lockstep.components.pusher.versions import served_version
 from lockstep.pipelines.config import load_config
 from tests.pipelines.conftest import Project
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 TEXT = ("payment_type", "company")
 LABEL = ("tips", "fare")
@@ -35,7 +35,7 @@ class TaxiRun:
         command = Project.command("run", "taxi", "--root", str(self.root), *slower)
         process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.killed_pid = self._kill_a_worker(process)
-        self.stdout, self.stderr = process.communicate(timeout=280)
+        self.stdout, self.stderr = process.communicate(timeout=600)
         self.exit_code = process.returncode
 
     def artifact(self, step: str, output: str) -> pathlib.Path:

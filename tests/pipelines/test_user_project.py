@@ -11,7 +11,7 @@ import pytest
 
 from tests.pipelines.conftest import Project, make_project
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 STEPS = [
     "ExampleGen",
