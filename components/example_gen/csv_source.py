@@ -11,6 +11,7 @@ import pyarrow.csv
 from lockstep.components.errors import DataError
 from lockstep.components.example_gen import csv_text
 from lockstep.components.example_gen.columns import CellError, TypeInference, convert, precision_loss
+from lockstep.components.example_gen.compression import READ_ERRORS
 from lockstep.components.example_gen.options import ColumnType, DataOptions
 from lockstep.components.example_gen.source import RowBatch, missing_column
 
@@ -185,7 +186,7 @@ class CsvSource:
                         quoted_strings_can_be_null=True,
                     ),
                 )
-        except (pa.ArrowInvalid, UnicodeDecodeError, OSError, EOFError) as e:
+        except (UnicodeDecodeError, *READ_ERRORS) as e:
             self._raise_explained(path, len(names), e)
 
     def _raise_explained(self, path: str, num_columns: int, error: Exception) -> NoReturn:

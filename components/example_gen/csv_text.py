@@ -11,23 +11,22 @@ import dataclasses
 import io
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from lockstep.components.errors import DataError
+from lockstep.components.example_gen.compression import READ_ERRORS, open_bytes
 from lockstep.components.example_gen.options import CsvOptions
 
 _CHUNK_BYTES = 4 << 20
 _MAX_NAME_LENGTH = 1 << 20  # a quote that is never closed makes one name of the whole file
-_COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
 def open_utf8(path: str, encoding: str) -> pa.NativeFile:
-    """Returns the file's text as a stream of UTF-8; gzip, bzip2 and zstd are found by content."""
-    stream = _open_bytes(path)
+    """Returns the file's text as a stream of UTF-8, decompressed as ``compression.open_bytes`` does."""
+    stream = open_bytes(path)
     if codecs.lookup(encoding).name in ("utf-8", "ascii"):
         return stream
     return pa.transcoding_input_stream(stream, encoding, "utf-8")
@@ -96,15 +95,6 @@ def line_of_row(path: str, options: CsvOptions, row: int) -> int:
         return next(line for index, line in enumerate(rows) if index == row + 1)
 
 
-def _open_bytes(path: str) -> pa.NativeFile:
-    with Path(path).open("rb") as file:
-        start = file.read(4)
-    for magic, compression in _COMPRESSIONS.items():
-        if start.startswith(magic):
-            return pa.CompressedInputStream(pa.OSFile(path), compression)
-    return pa.OSFile(path)
-
-
 @contextlib.contextmanager
 def _readable(path: str, options: CsvOptions) -> Iterator[None]:
     """Turns what happens on reading text into a DataError."""
@@ -112,7 +102,7 @@ def _readable(path: str, options: CsvOptions) -> Iterator[None]:
         yield
     except UnicodeDecodeError as e:
         raise _undecodable(path, options.encoding) or DataError(f"{path}: {e}") from e
-    except (OSError, EOFError, pa.ArrowInvalid, csv.Error) as e:
+    except (*READ_ERRORS, csv.Error) as e:
         raise DataError(f"{path}: cannot be read to its end: {e}") from e
 
 
@@ -144,7 +134,7 @@ def _numbered(reader: Any) -> Iterator[tuple[int, list[str]]]:
 def _undecodable(path: str, encoding: str) -> DataError | None:
     """Returns the error of the first line that is not in ``encoding``, or None."""
     decoder = codecs.getincrementaldecoder(encoding)()
-    with io.BufferedReader(_open_bytes(path)) as stream:
+    with io.BufferedReader(open_bytes(path)) as stream:
         start = stream.peek(2)[:2]
         line = 0
         try:

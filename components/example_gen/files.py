@@ -15,7 +15,7 @@ Format = Literal["csv", "parquet"]
 
 _CHUNK_BYTES = 1 << 20
 _FORMATS: dict[str, Format] = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".pq": "parquet"}
-_COMPRESSED = (".gz", ".bz2", ".zst")
+_COMPRESSED = (".gz", ".bz2", ".zst", ".zip")
 
 
 def split_path(path: str) -> tuple[str, str]:

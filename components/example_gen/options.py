@@ -43,6 +43,7 @@ class DataOptions:
     Args:
       path: A file, a folder or a glob; relative paths are relative to the YAML file. Hidden files and files named
         ``_*`` in a folder or glob are left out. TFX's ``{SPAN}``, ``{VERSION}`` and date patterns are understood.
+        CSV may be compressed: gzip, bzip2, zstd, or a zip archive of one file.
       format: ``csv`` or ``parquet``; None picks by the file's name.
       splits: Name of split -> weight (integers of 1 or more). A row goes to a split by the hash of its values, so
         it stays there when rows are added.

@@ -1,6 +1,5 @@
 """What real CSV looks like, and what becomes of it."""
 
-import gzip
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -197,16 +196,6 @@ def test_files_with_other_columns_are_refused(tmp_path: Path, ingest_path: Inges
     (tmp_path / "b.csv").write_text("x,z\n1,2\n")
     with pytest.raises(DataError, match=r"b\.csv: its columns are not those of .*a\.csv; only in one: y, z"):
         ingest_path(tmp_path / "*.csv")
-
-
-def test_compression_is_found_by_content(tmp_path: Path, ingest_path: Ingest) -> None:
-    """A gzip file is read whatever its name is, and a cut one is named."""
-    whole = gzip.compress(b"x,y\n" + b"".join(b"%d,a\n" % (i * i) for i in range(10_000)))
-    (tmp_path / "rows.csv").write_bytes(whole)
-    assert ingest_path(tmp_path / "rows.csv").manifest.rows == {"all": 10_000}
-    (tmp_path / "rows.csv").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match=r"rows\.csv: cannot be read to its end"):
-        ingest_path(tmp_path / "rows.csv")
 
 
 def test_a_row_longer_than_a_block_is_read(ingest_text: Ingest) -> None:

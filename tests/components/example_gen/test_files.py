@@ -90,7 +90,7 @@ def test_a_renamed_file_changes_the_fingerprint(folder: Path) -> None:
 
 def test_the_format_is_told_by_the_names() -> None:
     """One format for all; a name that says nothing is named."""
-    assert format_of(["a.csv", "b.TXT", "c.csv.gz"]) == "csv"
+    assert format_of(["a.csv", "b.TXT", "c.csv.gz", "d.csv.zip"]) == "csv"
     assert format_of(["a.parquet"]) == "parquet"
     with pytest.raises(DataError, match=r"README\.md: the name does not tell the format"):
         format_of(["a.csv", "README.md"])
