@@ -38,7 +38,7 @@ from lockstep.pipelines.definition import beam_arguments
 # More than the records of the largest split would cost memory for nothing; the same as Lockstep's.
 _SHUFFLE_BUFFER = 10_000
 _EVAL_BATCH = 4096
-# Of 1, 10, 50, 100, 200 and 600 the fastest, see docs/benchmarks.md.
+# From 50 to 200 steps a call take the same time; fewer and more take longer, see docs/benchmarks.md.
 _STEPS_PER_EXECUTION = 100
 
 
