@@ -49,6 +49,7 @@ class Failure:
       signal_name: Of the signal that killed it, like ``SIGKILL``.
       kind: ``user``: configuration or code of the user, another attempt would fail too. ``disk_full``: likewise until
         somebody makes room. ``fault``: anything else, worth another attempt.
+      is_own_error: The worker itself told an error, and it is not the echo of a peer's.
     """
 
     worker: int | None
@@ -57,6 +58,7 @@ class Failure:
     log_path: Path
     signal_name: str | None = None
     kind: Literal["user", "disk_full", "fault"] = "fault"
+    is_own_error: bool = False
 
 
 class GroupWatch:
@@ -270,6 +272,7 @@ class _Worker:
             log_path=self._log_path,
             signal_name=signal_name,
             kind=kind,
+            is_own_error=self._failed is not None and not _ECHO.search(details),
         )
 
 

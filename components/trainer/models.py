@@ -195,6 +195,31 @@ def build_model(
     return model
 
 
+def check_output(model: "keras.Model", features: Mapping[str, Any], build: str) -> None:
+    """Calls a model and checks what it gives; a subclassed model gets its weights by it.
+
+    Args:
+      model: What `build_model` returned.
+      features: A batch: name -> tensor, as the model takes them.
+      build: ``model.build``, for the message.
+
+    Raises:
+      ConfigurationError: It is not one tensor of floats [batch, 1].
+    """
+    output = model(features, training=False)
+    shape, dtype = getattr(output, "shape", None), getattr(output, "dtype", None)
+    if shape is None or dtype is None:
+        got = type(output).__name__
+    elif list(shape[1:]) != [1] or not dtype.is_floating:
+        got = f"{dtype.name} [{', '.join(['batch', *map(str, shape[1:])])}]"
+    else:
+        return
+    raise ConfigurationError(
+        f"model.build: {build!r} gives {got}; it must give one float for a row, [batch, 1]: a probability for a binary"
+        " label, else the value"
+    )
+
+
 def resolve_build(name: str) -> Callable[[ModelInputs], "keras.Model"]:
     """Returns the model function called ``name``: a built-in, or one imported by ``module:function``.
 

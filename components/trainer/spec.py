@@ -48,7 +48,7 @@ class TrainOptions:
       heartbeat_timeout_s: Seconds without a heartbeat after which a training worker counts as stuck and the group is
         started again.
       num_virtual_shards: Parts into which the records are dealt whatever the number of workers, so that N workers see
-        what one sees; a multiple of ``workers``.
+        what one sees; a multiple of ``workers``. 24 suits 1, 2, 3, 4, 6, 8, 12 and 24 of them.
       shuffle_buffer: Records within which each virtual shard is shuffled; 0 keeps the order of the files.
       base_port: First of ``workers`` TCP ports on this machine; None takes free ones.
       seed: Of weights, dropout and shuffling; 0 or more.
@@ -57,7 +57,7 @@ class TrainOptions:
     strategy: Literal["one_device", "multi_worker_mirrored"] = "multi_worker_mirrored"
     workers: int = 2
     steps: int = 1000
-    batch_size: int = 256
+    batch_size: int = 240
     optimizer: Literal["adam", "sgd"] = "adam"
     learning_rate: float = 1e-3
     steps_per_call: int = 10
@@ -65,7 +65,7 @@ class TrainOptions:
     max_restarts: int = 3
     start_timeout_s: float = 120.0
     heartbeat_timeout_s: float = 60.0
-    num_virtual_shards: int = 8
+    num_virtual_shards: int = 24
     shuffle_buffer: int = 10_000
     base_port: int | None = None
     seed: int = 0

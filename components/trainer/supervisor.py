@@ -107,7 +107,7 @@ class Supervisor:
                 if isinstance(outcome, _Finished):
                     return self._outcome(outcome)
                 self._raise_unless_worth_another(outcome)
-                _logger.warning("attempt %d failed: %s", number, _described(outcome))
+                _logger.warning("attempt %d failed: %s\n%s", number, _described(outcome), outcome.details)
                 _progress.info("restart %d of %d: %s", number, self._options.max_restarts, outcome.cause)
 
     def _run_attempt(self, number: int, signals: "_Signals") -> "_Finished | Failure":
@@ -186,6 +186,15 @@ class Supervisor:
             seconds=round(self._clock() - self._begin_s, 3),
         )
 
+    def _fails_alike(self, failure: Failure) -> bool:
+        """Whether a worker's own error came at the same step as in the attempt before: it would come again.
+
+        A killed worker, and the echo of a peer's end, may have any cause outside.
+        """
+        if failure.is_own_error and len(self._attempts) > 1:
+            return self._attempts[-1].cause == self._attempts[-2].cause
+        return False
+
     def _raise_unless_worth_another(self, failure: Failure) -> None:
         if failure.kind == "user":
             raise ConfigurationError(f"{failure.cause}\nThe worker's log: {failure.log_path}")
@@ -194,6 +203,8 @@ class Supervisor:
                 f"the disk is full: {_described(failure)}\nMake room, or give another work_dir, and run the same "
                 "command again: training goes on from its last complete checkpoint."
             )
+        if self._fails_alike(failure):
+            raise StepFailed(f"training failed twice in the same way, so it is not tried again: {_described(failure)}")
         if len(self._attempts) > self._options.max_restarts:
             earlier = "".join(f"\nAttempt {a.attempt}: {a.cause}" for a in self._attempts[:-1])
             raise StepFailed(
@@ -287,5 +298,4 @@ def _caught_signals() -> Iterator[_Signals]:
 
 def _described(failure: Failure) -> str:
     memory = " (the system does that when memory runs out)" if failure.signal_name == "SIGKILL" else ""
-    details = f"\n{failure.details}" if failure.details else ""
-    return f"{failure.cause}{memory}; log: {failure.log_path}{details}"
+    return f"{failure.cause}{memory}; log: {failure.log_path}"

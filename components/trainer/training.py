@@ -4,6 +4,8 @@ import dataclasses
 import json
 import logging
 import time
+import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -166,14 +168,16 @@ class Training:
         with self._strategy.scope():
             try:
                 self.model = models.build_model(spec.model, self._transform_output, spec.label, spec.label_kind)
+                self._try_model()
             except UserError:
                 raise
             except Exception as e:
                 # The function is the user's, or was given the user's parameters: it fails the same way each time.
-                raise ConfigurationError(f"model.build: {spec.model.build!r} failed: {type(e).__name__}: {e}") from e
+                raise ConfigurationError(
+                    f"model.build: {spec.model.build!r} failed{_place(e, spec.import_paths)}: {type(e).__name__}: {e}"
+                ) from e
             strategies.check_model(self.model, self._task)
             self._serving_columns = serving_columns(self._transform_output, self.model, label=spec.label)
-            self._create_weights()
             self._loss = loop.per_example_loss(self.model, spec.label_kind)
             self._optimizer = loop.optimizer_of(self.model, spec.options)
         self._statistics = strategies.unsynchronised_statistics(self.model)
@@ -183,11 +187,12 @@ class Training:
                 "depends on train.workers; its moving statistics are averaged over the workers at each checkpoint"
             )
 
-    def _create_weights(self) -> None:
-        """Calls a subclassed model once: its weights must exist before the optimizer and the checkpoint do."""
-        if not self.model.built:
-            columns, _, _ = next(iter(self._data.batches()))
-            self.model(loop.model_columns(self.model, columns, self._spec.label), training=False)
+    def _try_model(self) -> None:
+        """Calls the model once: a subclassed one gets its weights by it, and a wrong output is told before training."""
+        columns, _, _ = next(iter(self._data.batches()))
+        models.check_output(
+            self.model, loop.model_columns(self.model, columns, self._spec.label), self._spec.model.build
+        )
 
     def _variables(self) -> "list[keras.Variable]":
         return [*self.model.weights, *strategies.seed_states(self.model), *self._optimizer.variables]
@@ -226,3 +231,13 @@ def write_report(report: TrainingReport, path: Path) -> None:
     temporary_path.write_text(json.dumps(dataclasses.asdict(report), sort_keys=True, indent=2), encoding="utf-8")
     sync(temporary_path)
     temporary_path.replace(path)
+
+
+def _place(error: Exception, import_paths: Sequence[str]) -> str:
+    """Returns `` at file:line`` of the user's own code that an error came from; empty where that is not known."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if any(Path(frame.filename).is_relative_to(folder) for folder in import_paths)
+    ]
+    return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""

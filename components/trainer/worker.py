@@ -54,9 +54,11 @@ def run(spec: TrainSpec, task: Task, reporter: Reporter, *, attempt: int) -> int
         if task.is_chief:
             training.finish(result)
     except UserError as e:
+        traceback.print_exc()
         reporter.say("failed", message=str(e), traceback=traceback.format_exc(), user_error=True)
         return EXIT_USER_ERROR
     except Exception as e:  # noqa: BLE001  the boundary of the process: the supervisor gets the cause
+        traceback.print_exc()
         reporter.say("failed", message=f"{type(e).__name__}: {e}", traceback=traceback.format_exc())
         return EXIT_FAILED
     reporter.say("done", step=result.step, digest=weights_digest, records=result.records)
