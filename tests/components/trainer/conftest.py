@@ -149,7 +149,8 @@ def make_spec(training_data: TrainingData, tmp_path: Path) -> MakeSpec:
     def make(name: str = "run", *, build: str = "", parameters: Any = None, **options: Any) -> TrainSpec:
         run_dir = tmp_path / name
         run_dir.mkdir()
-        defaults = {"workers": 1, "steps": 40, "batch_size": 64, "checkpoint_every": 20, "learning_rate": 0.01}
+        defaults: dict[str, Any] = {"workers": 1, "steps": 40, "batch_size": 64, "checkpoint_every": 20}
+        defaults |= {"num_virtual_shards": 8, "learning_rate": 0.01}
         return TrainSpec(
             options=TrainOptions(**{**defaults, **options}),
             model=ModelOptions(build=build or "sample_models:small_model", parameters=parameters or {}),

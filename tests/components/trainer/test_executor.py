@@ -27,7 +27,14 @@ from lockstep.components.trainer.step import TrainStep
 from tests.components.trainer.conftest import TrainingData
 
 STEPS = 1200
-OPTIONS: dict[str, Any] = {"workers": 2, "steps": STEPS, "batch_size": 64, "checkpoint_every": 100, "steps_per_call": 5}
+OPTIONS: dict[str, Any] = {
+    "workers": 2,
+    "steps": STEPS,
+    "batch_size": 64,
+    "num_virtual_shards": 8,
+    "checkpoint_every": 100,
+    "steps_per_call": 5,
+}
 
 
 @dataclasses.dataclass

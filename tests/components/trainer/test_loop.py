@@ -49,7 +49,7 @@ class Run:
 
     def __init__(self, split: Records, checkpoint_dir: Path, model: keras.Model | None = None, **options: Any) -> None:
         values = {"workers": 1, "steps": 12, "batch_size": BATCH_SIZE, "checkpoint_every": 3, "steps_per_call": 2}
-        self.options = TrainOptions(**{**values, **options})
+        self.options = TrainOptions(**{"num_virtual_shards": 8, **values, **options})
         self.data = TrainingInput(split, batch_size=BATCH_SIZE, num_shards=8, shuffle_buffer=10)
         self.model = model or small_model(dropout=0.3)
         optimizer = loop.optimizer_of(self.model, self.options)

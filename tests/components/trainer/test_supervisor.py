@@ -156,7 +156,7 @@ def test_a_group_that_finishes_is_one_attempt(tmp_path: Path) -> None:
     outcome = training_of(tmp_path, [finishing(0), finishing(1)]).run()
     assert outcome.restarts == 0
     assert (outcome.loss, outcome.digest, outcome.records) == (0.5, "d", (128, 129))
-    assert outcome.examples_per_s == 256.0  # a step of 256 records a second
+    assert outcome.examples_per_s == 240.0  # a step of 240 records a second
     (attempt,) = outcome.attempts
     assert (attempt.resumed_step, attempt.last_step, attempt.cause) == (0, 2, None)
     assert attempt.training_s == pytest.approx(3.0, abs=0.11)
@@ -208,7 +208,7 @@ def test_done_workers_that_do_not_end_are_killed(tmp_path: Path) -> None:
 
 
 def test_restarts_are_bounded(tmp_path: Path) -> None:
-    """After ``max_restarts`` the step fails; the message has the last cause, its log and the earlier ones."""
+    """After ``max_restarts`` the step fails; the message has the last cause, its log and the earlier ones, no output."""
     dying: list[Script] = [training(0, until_s=60), [*training(1), (4.2, -signal.SIGKILL)]]
     broken: list[Script] = [training(0, until_s=60), [*training(1), (4.0, "Segmentation fault"), (4.2, -11)]]
     run = training_of(tmp_path, dying, dying, broken, max_restarts=2)
@@ -218,7 +218,7 @@ def test_restarts_are_bounded(tmp_path: Path) -> None:
     assert "failed in attempt 3, and max_restarts: 2 allows no more" in message
     assert "worker 1 was killed by SIGSEGV at step 2" in message
     assert str(tmp_path / "worker-1.attempt-3.log") in message
-    assert "Segmentation fault" in message
+    assert "Segmentation fault" not in message  # the log has it
     assert "Attempt 1: worker 1 was killed by SIGKILL" in message
     assert run.launcher.calls == ["start", "stop"] * 3
     assert len(run.supervisor.attempts) == 3
