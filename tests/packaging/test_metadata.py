@@ -83,6 +83,15 @@ def test_the_lock_satisfies_what_is_declared_on_every_python(python_version: str
         assert unsatisfied == [], lock_name
 
 
+def test_the_development_lock_satisfies_the_extras() -> None:
+    """The tests run what the extras install."""
+    requirements = [Requirement(text) for text in importlib.metadata.requires("tfx-lockstep") or []]
+    extras = [one for one in requirements if one.marker is not None and "extra" in str(one.marker)]
+    pinned = {canonicalize_name(one.name): next(iter(one.specifier)).version for one in pins("dev-lock.txt")}
+    assert extras
+    assert [str(one) for one in extras if not one.specifier.contains(pinned.get(canonicalize_name(one.name), ""))] == []
+
+
 def test_the_development_lock_is_held_to_the_runtime_one() -> None:
     """Tests run on the versions that users get."""
     runtime, development = ({str(one) for one in pins(name)} for name in ("lock.txt", "dev-lock.txt"))
