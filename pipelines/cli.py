@@ -31,6 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output left (`lockstep predict ... | head`); what Python would still flush goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as e:
+        return _complain(f"{e.filename or 'standard output'}: {e.strerror}", exit_code=1)
     except KeyboardInterrupt:
         return _complain("interrupted", exit_code=1)
 

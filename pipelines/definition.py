@@ -37,7 +37,7 @@ def build_pipeline(config: PipelineConfig, *, root: RootFiles, folder: pathlib.P
     example_gen = ExampleGen(
         data=config.data,
         # A function of the user's may take any columns and make the label of others: TFX tells what it misses.
-        required_columns=tuple(config.features),
+        required_columns=tuple(dict.fromkeys((*config.features, *config.evaluate.slices))),
         complete_columns=config.label_columns if config.features else (),
         on_missing=config.label.missing,
     )

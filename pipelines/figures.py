@@ -57,10 +57,11 @@ class RunOutcome:
         if "evaluation" in event.outputs:
             outcome = dataclasses.replace(outcome, verdict=artifact_values.read_verdict(event.outputs["evaluation"][0]))
         if "pushed_model" in event.outputs:
+            pushed = event.outputs["pushed_model"][0]
             outcome = dataclasses.replace(
                 outcome,
-                pushed_dir=artifact_values.read_pushed(event.outputs["pushed_model"][0]),
-                pushed_now=not event.cached,
+                pushed_dir=artifact_values.read_pushed(pushed),
+                pushed_now=not event.cached and pushed.get_int_custom_property("created") == 1,
             )
         return outcome
 
@@ -71,7 +72,7 @@ class RunOutcome:
         if not self.new:
             message = "nothing changed: every step was taken from the cache, nothing was evaluated or pushed again"
         elif not self.pushed_now:
-            message = "nothing new to push: the model that is served already was judged and pushed before"
+            message = "nothing new to push: this model is served already"
         else:
             message = "the model is pushed"
         return RunFinished(exit_code=0, message=message, pushed=str(self.pushed_dir or ""))

@@ -5,11 +5,14 @@ fingerprint of the code to every node.
 """
 
 import ast
+import difflib
 import functools
 import hashlib
 import importlib.machinery
 import importlib.metadata
+import importlib.util
 import pathlib
+import platform
 import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
@@ -19,6 +22,9 @@ from lockstep.components.errors import ConfigurationError
 _PACKAGES = (
     "tfx-lockstep",
     "tfx",
+    "tfx-bsl",
+    "numpy",
+    "pyarrow",
     "tensorflow",
     "keras",
     "tensorflow-transform",
@@ -31,7 +37,7 @@ _PACKAGES = (
 @functools.cache
 def product_fingerprint() -> str:
     """Returns a hash of Lockstep's own source files and of the versions of the packages that decide results."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(f"Python {platform.python_version()}\n".encode())
     for package in _PACKAGES:
         digest.update(f"{package}=={_version(package)}\n".encode())
     # The source too, not only the version: an installation from a checkout changes without a new version.
@@ -62,10 +68,12 @@ def code_fingerprint(import_path: str, folder: pathlib.Path | None) -> str:
     """
     module = import_path.partition(":")[0]
     search = [*sys.path, *([str(folder)] if folder else [])]
-    if _find(module, search) is None:
+    path = _find(module, search)
+    if path is None:
         raise ConfigurationError(
             f"{import_path}: no module {module!r}; it is looked for on the import path and in {folder or 'no folder'}"
         )
+    _check_name(import_path, path)
     digest = hashlib.sha256(import_path.encode())
     for name, path in sorted(_local_modules(module, search).items()):
         digest.update(f"\n{name}\n".encode())
@@ -114,6 +122,8 @@ def _find(name: str, search: Sequence[str]) -> pathlib.Path | None:
     parts = name.split(".")
     for end in range(1, len(parts) + 1):
         spec = importlib.machinery.PathFinder.find_spec(".".join(parts[:end]), path)
+        if spec is None and end == 1:
+            spec = _find_by_hooks(parts[0])
         if spec is None:
             return None
         path = spec.submodule_search_locations
@@ -122,6 +132,40 @@ def _find(name: str, search: Sequence[str]) -> pathlib.Path | None:
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         return None
     return pathlib.Path(spec.origin)
+
+
+def _find_by_hooks(name: str) -> importlib.machinery.ModuleSpec | None:
+    """Asks the other finders for a top-level name: editable installations bring finders of their own."""
+    try:
+        return importlib.util.find_spec(name)
+    except ValueError:  # A module that is loaded and says nothing of where it came from, such as __main__.
+        return None
+
+
+def _check_name(import_path: str, path: pathlib.Path) -> None:
+    """Raises ConfigurationError where a module's source surely defines no such name at its top."""
+    name = import_path.partition(":")[2]
+    defined: set[str] = set()
+    for node in ast.walk(_parse(path)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            defined.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            defined.add(node.id)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            defined.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+    if not defined & {name, "*", "__getattr__"}:
+        nearest = difflib.get_close_matches(name, defined, n=1)
+        hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+        raise ConfigurationError(f"{import_path}: {path} defines no {name!r}{hint}")
+
+
+def _parse(path: pathlib.Path) -> ast.Module:
+    try:
+        return ast.parse(path.read_bytes(), filename=str(path))
+    except SyntaxError as e:
+        raise ConfigurationError(f"{path}:{e.lineno}: not valid Python: {e.msg}") from e
+    except ValueError as e:
+        raise ConfigurationError(f"{path}: not valid Python: {e}") from e
 
 
 @functools.cache
@@ -137,12 +181,8 @@ def _is_local(path: pathlib.Path) -> bool:
 
 def _imports(name: str, path: pathlib.Path) -> Iterator[str]:
     """Yields the absolute names that a source file imports; for ``from a import b`` both ``a`` and ``a.b``."""
-    try:
-        tree = ast.parse(path.read_bytes(), filename=str(path))
-    except SyntaxError as e:
-        raise ConfigurationError(f"{path}:{e.lineno}: not valid Python: {e.msg}") from e
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(tree):
+    for node in ast.walk(_parse(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

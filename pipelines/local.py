@@ -7,7 +7,7 @@ holds a fingerprint of the code it depends on, and that a step which TFX quietly
 import dataclasses
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from ml_metadata.proto import metadata_store_pb2
 from tfx.dsl.compiler import compiler, constants
@@ -55,26 +55,28 @@ def compile_pipeline(pipeline: tfx_pipeline.Pipeline) -> pipeline_pb2.Pipeline:
 
 
 def run_steps(
-    ir: pipeline_pb2.Pipeline, connection: metadata.Metadata, *, fingerprints: Mapping[str, str]
+    ir: pipeline_pb2.Pipeline, connection: metadata.Metadata, *, fingerprint: Callable[[str], str] | None = None
 ) -> Iterator[StepStarted | StepFinished]:
     """Runs every node of an IR in order; leaving the iterator early leaves the rest unrun.
 
     Args:
       ir: From ``compile_pipeline``.
       connection: Where executions and artifacts are recorded.
-      fingerprints: Node id -> what its result depends on besides inputs and parameters; part of its cache key.
+      fingerprint: Given a node id, says what its result depends on besides inputs and parameters; part of its cache
+        key. Asked before the step and, unless it was cached, after it.
 
     Raises:
-      StepFailed: TFX recorded a failure without raising one, for example an input that is not there.
+      StepFailed: TFX recorded a failure without raising one, for example an input that is not there; or what the
+        step depends on changed while it ran: its outputs are then never used again.
       Exception: whatever a step's executor raised; the execution is recorded as failed before.
     """
     deployment = runner_utils.extract_local_deployment_config(ir)
     for node in ir.nodes:
         pipeline_node = node.pipeline_node
         step = pipeline_node.node_info.id
-        if step in fingerprints:
-            parameter = pipeline_node.parameters.parameters[FINGERPRINT_PARAMETER]
-            parameter.field_value.string_value = fingerprints[step]
+        before = fingerprint(step) if fingerprint else ""
+        if fingerprint:
+            pipeline_node.parameters.parameters[FINGERPRINT_PARAMETER].field_value.string_value = before
         yield StepStarted(step=step)
         begin = time.monotonic()
         info = launcher.Launcher(
@@ -88,9 +90,13 @@ def run_steps(
         with connection as handle:
             execution = _execution(handle, info.execution_id if info else None, step)
             outputs = _outputs(handle, execution.id)
+            cached = execution.last_known_state == metadata_store_pb2.Execution.CACHED
+            if fingerprint and not cached and fingerprint(step) != before:
+                _discard(handle, outputs)
+                raise StepFailed(f"{step}: the code that it runs was edited while it ran; run again")
         yield StepFinished(
             step=step,
-            cached=execution.last_known_state == metadata_store_pb2.Execution.CACHED,
+            cached=cached,
             outputs=outputs,
             seconds=time.monotonic() - begin,
         )
@@ -106,6 +112,14 @@ def _execution(handle: metadata.Metadata, execution_id: int | None, step: str) -
         message = execution.custom_properties["__execution_result__"].string_value
         raise StepFailed(f"{step}: ended in state {state}{': ' + message if message else ''}")
     return execution
+
+
+def _discard(handle: metadata.Metadata, outputs: Mapping[str, list[artifact.Artifact]]) -> None:
+    """Keeps outputs out of TFX's cache, which takes only live artifacts."""
+    records = [output.mlmd_artifact for artifacts in outputs.values() for output in artifacts]
+    for record in records:
+        record.state = metadata_store_pb2.Artifact.MARKED_FOR_DELETION
+    handle.store.put_artifacts(records)
 
 
 def _outputs(handle: metadata.Metadata, execution_id: int) -> dict[str, list[artifact.Artifact]]:

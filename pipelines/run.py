@@ -11,11 +11,13 @@ import fcntl
 import json
 import os
 import pathlib
+import select
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from typing import BinaryIO, TextIO
 
 from lockstep.components.errors import ConfigurationError, StepFailed
 from lockstep.components.example_gen.files import matched_files, split_path
@@ -25,6 +27,7 @@ from lockstep.pipelines.console import Console
 from lockstep.pipelines.run_files import RootFiles, RunFiles
 
 _STOP_TIMEOUT_S = 30.0
+_POLL_S = 0.2
 _CHILD = (
     # The working folder leaves the import path: a user's own `keras.py` or `tests` must not stand in front.
     "import sys; sys.path.pop(0); from lockstep.pipelines.run_process import main; sys.exit(main(sys.argv[1:]))"
@@ -76,23 +79,43 @@ def run_pipeline(source: ConfigSource, root: pathlib.Path, console: Console) -> 
     """
     check_data(source.config.data.path)
     files = RootFiles(root)
-    try:
-        files.runs_dir.mkdir(parents=True, exist_ok=True)
-        with _locked(files.lock_path):
+    with contextlib.ExitStack() as stack:
+        with _root_errors(root):
+            files.runs_dir.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(_locked(files.lock_path))
+            _check_root(files)
             run = RunFiles(_make_run_dir(files.runs_dir))
             request = RunRequest(
                 config=source.config.to_json(), folder=str(source.folder) if source.folder else None, root=str(root)
             )
             run.request_path.write_text(request.to_json(), encoding="utf-8")
-            console.run_begins(source.config.name, root, run.log_path)
-            begin = time.monotonic()
-            finished = _run_child(run, console, begin)
-            console.run_ends(finished, run, time.monotonic() - begin)
-            return finished
+            log = stack.enter_context(run.log_path.open("ab"))
+            record = stack.enter_context(run.events_path.open("a", encoding="utf-8"))
+        console.run_begins(source.config.name, root, run.log_path)
+        begin = time.monotonic()
+        finished = _run_child(run, log, record, console, begin)
+        console.run_ends(finished, run, time.monotonic() - begin)
+        return finished
+
+
+@contextlib.contextmanager
+def _root_errors(root: pathlib.Path) -> Iterator[None]:
+    """Tells what keeps the root from being written to in the user's terms."""
+    try:
+        yield
     except OSError as e:
         if e.errno == errno.ENOSPC:
             raise StepFailed(f"no space left under {root}; free some, or give another --root") from e
         raise ConfigurationError(f"--root {root}: {e.strerror}: {e.filename}; give a folder that can be written") from e
+
+
+def _check_root(files: RootFiles) -> None:
+    """Refuses artifacts whose metadata are gone: nobody knows what they are, and new ones would mix with them."""
+    if not files.metadata_path.exists() and files.artifacts_dir.is_dir() and any(files.artifacts_dir.iterdir()):
+        raise ConfigurationError(
+            f"--root {files.root}: {files.metadata_path.name} is gone, and without it nothing under"
+            f" {files.artifacts_dir} can be used; remove that folder, or give another --root"
+        )
 
 
 def check_data(path: str) -> None:
@@ -132,43 +155,56 @@ def _make_run_dir(runs_dir: pathlib.Path) -> pathlib.Path:
     raise RuntimeError(f"{runs_dir}: 100 runs began within one second")
 
 
-def _run_child(run: RunFiles, console: Console, begin: float) -> run_events.RunFinished:
+def _run_child(run: RunFiles, log: BinaryIO, record: TextIO, console: Console, begin: float) -> run_events.RunFinished:
     read_fd, write_fd = os.pipe()
-    with run.log_path.open("ab") as log:
-        child = subprocess.Popen(
-            [sys.executable, "-c", _CHILD, str(run.run_dir), str(write_fd)],
-            stdin=subprocess.PIPE,  # Never written to: its end tells the child that this process is gone.
-            stdout=log,
-            stderr=log,
-            pass_fds=[write_fd],
-            cwd=run.run_dir,
-            start_new_session=True,
-        )
+    child = subprocess.Popen(
+        [sys.executable, "-c", _CHILD, str(run.run_dir), str(write_fd)],
+        stdin=subprocess.PIPE,  # Never written to: its end tells the child that this process is gone.
+        stdout=log,
+        stderr=log,
+        pass_fds=[write_fd],
+        cwd=run.run_dir,
+        start_new_session=True,
+    )
     os.close(write_fd)
     finished: run_events.RunFinished | None = None
     try:
-        with _interruptible(), os.fdopen(read_fd, encoding="utf-8") as lines, run.events_path.open("a") as record:
-            for line in lines:
-                if not line.endswith("\n"):
-                    break  # The child died while writing it.
-                record.write(line)
-                record.flush()
+        with _interruptible():
+            for line in _lines(read_fd, child):
+                with _root_errors(run.run_dir):
+                    record.write(line)
+                    record.flush()
                 event = run_events.from_line(line)
                 if isinstance(event, run_events.RunFinished):
                     finished = event
-                else:
-                    console.show(event, time.monotonic() - begin)
+                    break
+                console.show(event, time.monotonic() - begin)
     except KeyboardInterrupt:
-        console.interrupted()
-        _stop(child, signal.SIGTERM)
-        return run_events.RunFinished(
+        finished = run_events.RunFinished(
             exit_code=1, message="interrupted; the same command takes finished steps from the cache and goes on"
         )
+        console.interrupted()
+        _stop(child, signal.SIGTERM)
     finally:
+        os.close(read_fd)
         _stop(child, signal.SIGTERM if finished is None else None)
-    if finished is None:
-        finished = run_events.RunFinished(exit_code=1, message=_died(child.returncode))
-    return finished
+    return finished or run_events.RunFinished(exit_code=1, message=_died(child.returncode))
+
+
+def _lines(read_fd: int, child: subprocess.Popen[bytes]) -> Iterator[str]:
+    """Yields whole lines until the child has ended: a process that it forked may hold the pipe open for ever."""
+    rest = b""
+    while True:
+        ready, _, _ = select.select([read_fd], [], [], _POLL_S)
+        if not ready:
+            if child.poll() is not None:
+                return
+            continue
+        chunk = os.read(read_fd, 1 << 16)
+        if not chunk:
+            return
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from (line.decode() + "\n" for line in lines)
 
 
 @contextlib.contextmanager
@@ -187,12 +223,16 @@ def _interruptible() -> Iterator[None]:
 
 
 def _stop(child: subprocess.Popen[bytes], first: signal.Signals | None) -> None:
-    """Waits for the child to end, asking it with ``first`` where given; kills its whole session after a while."""
+    """Waits for the child to end, asking it with ``first`` where given.
+
+    Kills its whole session after a while, or at once when the user interrupts again: this never returns before the
+    child has ended, since the root's lock goes with it.
+    """
     if first is not None and child.poll() is None:
         child.send_signal(first)
     try:
         child.wait(timeout=_STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()

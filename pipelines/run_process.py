@@ -12,7 +12,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from lockstep.components.errors import StepFailed, UserError
 from lockstep.pipelines import run_events
@@ -20,6 +20,9 @@ from lockstep.pipelines.config import PipelineConfig
 from lockstep.pipelines.fingerprint import code_fingerprint, product_fingerprint
 from lockstep.pipelines.run import RunRequest
 from lockstep.pipelines.run_files import RootFiles, RunFiles
+
+if TYPE_CHECKING:
+    from tfx.orchestration import metadata
 
 _logger = logging.getLogger(__name__)
 _GRACE_S = 10.0
@@ -120,8 +123,8 @@ def _run_steps(request: RunRequest, sender: _Sender) -> run_events.RunFinished:
     if folder is not None:
         # Last, never first: a user's own `components` or `keras.py` must not shadow an installed package.
         sys.path.append(str(folder))
-    preprocessing = code_fingerprint(config.preprocessing, folder) if config.preprocessing else ""
-    model = code_fingerprint(config.model.build, folder) if ":" in config.model.build else ""
+    fingerprints = _Fingerprints(config, folder)
+    fingerprints.check()
 
     # Here and not at the top: these take seconds, and a wrong import path is told before.
     from tfx.orchestration import metadata
@@ -132,13 +135,11 @@ def _run_steps(request: RunRequest, sender: _Sender) -> run_events.RunFinished:
     pipeline = definition.build_pipeline(config, root=root, folder=folder)
     ir = local.compile_pipeline(pipeline)
     steps = tuple(node.pipeline_node.node_info.id for node in ir.nodes)
-    fingerprints = {step: product_fingerprint() for step in steps}
-    fingerprints["Transform"] += preprocessing
-    fingerprints["DistributedTrainer"] += model
     sender.send(run_events.RunStarted(steps=steps, versions=figures.versions()))
     connection = metadata.Metadata(metadata.sqlite_metadata_connection_config(str(root.metadata_path)))
+    _check_metadata(connection, root)
     outcome = figures.RunOutcome()
-    for event in local.run_steps(ir, connection, fingerprints=fingerprints):
+    for event in local.run_steps(ir, connection, fingerprint=fingerprints.of):
         if isinstance(event, local.StepStarted):
             sender.begin(event.step)
             continue
@@ -156,6 +157,37 @@ def _run_steps(request: RunRequest, sender: _Sender) -> run_events.RunFinished:
                 sender.send(run_events.StepChanged(step=step, state="skipped", figure="the model was not blessed"))
             break
     return outcome.finished()
+
+
+class _Fingerprints:
+    """What each step's result depends on besides its inputs and its configuration."""
+
+    def __init__(self, config: PipelineConfig, folder: pathlib.Path | None) -> None:
+        self._folder = folder
+        self._code_of = {"Transform": config.preprocessing, "DistributedTrainer": config.model.build}
+
+    def check(self) -> None:
+        """Raises ConfigurationError where a function of the user's is not there."""
+        for step in self._code_of:
+            self.of(step)
+
+    def of(self, step: str) -> str:
+        """Returns the fingerprint of a step as its code is now."""
+        import_path = self._code_of.get(step)
+        own = code_fingerprint(import_path, self._folder) if import_path and ":" in import_path else ""
+        return product_fingerprint() + own
+
+
+def _check_metadata(connection: "metadata.Metadata", root: RootFiles) -> None:
+    """Raises StepFailed, naming the file, where the metadata cannot be read."""
+    try:
+        with connection:
+            pass
+    except RuntimeError as e:
+        raise StepFailed(
+            f"{root.metadata_path} cannot be used as ML Metadata's store: {e}; move {root.root} away, or give another"
+            " --root"
+        ) from e
 
 
 def explain(error: BaseException, *, step: str, root: pathlib.Path) -> run_events.RunFinished:

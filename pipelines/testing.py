@@ -193,7 +193,7 @@ class ComponentHarness:
         names = {component.id for component in components}
         finished = {
             event.step: event.outputs
-            for event in local.run_steps(local.compile_pipeline(pipeline), self._connection, fingerprints={})
+            for event in local.run_steps(local.compile_pipeline(pipeline), self._connection)
             if isinstance(event, local.StepFinished) and event.step in names
         }
         return Outputs(finished)

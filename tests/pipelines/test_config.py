@@ -7,6 +7,7 @@ import pytest
 
 from lockstep.components.errors import ConfigurationError
 from lockstep.pipelines.config import PipelineConfig, example_names, load_config
+from lockstep.pipelines.yaml_reader import parse_yaml
 
 MINIMAL = """
 name: demo
@@ -51,6 +52,29 @@ def test_an_override_replaces_one_key_and_keeps_its_neighbours(tmp_path: pathlib
     assert config.label.column == "y"
 
 
+def test_an_override_names_a_column_with_a_dot_in_quotes(tmp_path: pathlib.Path) -> None:
+    """A dot parts keys, except within quotes."""
+    assert load(tmp_path, MINIMAL, 'features."a.b".kind=buckets').features["a.b"].kind == "buckets"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1e-3", 0.001), ("1.5E2", 150.0), ("010", 10), ("no", "no"), ("1:30", "1:30"), ("2020-13-45", "2020-13-45")],
+)
+def test_plain_values_are_what_they_look_like(text: str, value: object) -> None:
+    """YAML 1.2's core types: no octal, no sexagesimal, no booleans but true and false, no dates."""
+    assert parse_yaml(f"x: {text}") == {"x": value}
+
+
+def test_anchors_and_merge_keys_work(tmp_path: pathlib.Path) -> None:
+    """A block can be written once and used twice; a key beside a merge wins."""
+    text = MINIMAL.replace(
+        "{x: {kind: numeric}}", "{x: &n {kind: buckets, num_buckets: 4}, z: {<<: *n, num_buckets: 5}}"
+    )
+    features = load(tmp_path, text).features
+    assert (features["x"].num_buckets, features["z"].num_buckets, features["z"].kind) == (4, 5, "buckets")
+
+
 def test_json_round_trips(tmp_path: pathlib.Path) -> None:
     """What the child process reads is what the parent had."""
     config = load(tmp_path, MINIMAL)
@@ -71,17 +95,26 @@ def test_every_example_is_valid(name: str, tmp_path: pathlib.Path) -> None:
         (MINIMAL, ["train.worker=2"], "train.worker: no such key; did you mean train.workers? (known here: strategy,"),
         (MINIMAL, ["trian.workers=2"], "trian: no such key; did you mean train? (known here: name, data,"),
         (MINIMAL, ["train.workers=0"], "train.workers: 0 is not allowed; give 1 or more"),
-        (MINIMAL, ["train.workers=two"], "train.workers: Input should be a valid integer; got 'two'"),
-        (MINIMAL, ["train.workers=2.0"], "train.workers: Input should be a valid integer; got 2.0"),
-        (MINIMAL, ["train.workers=true"], "train.workers: Input should be a valid integer; got True"),
-        (MINIMAL, ["train.strategy=mirrored"], "train.strategy: Input should be 'one_device' or"),
+        (MINIMAL, ["train.workers=two"], "train.workers: 'two' is not allowed; give a whole number"),
+        (MINIMAL, ["train.workers=2.0"], "train.workers: 2.0 is not allowed; give a whole number"),
+        (MINIMAL, ["train.workers=true"], "train.workers: True is not allowed; give a whole number"),
+        (MINIMAL, ["train.strategy=mirrored"], "train.strategy: 'mirrored' is not allowed; give 'one_device' or"),
         (MINIMAL, ["features.y={kind: numeric}"], "features.y: this column is label.column too"),
-        (MINIMAL, ["features.x.kind=number"], "features.x.kind: Input should be 'numeric'"),
+        (MINIMAL, ["features.x.kind=number"], "features.x.kind: 'number' is not allowed; give 'numeric'"),
         (MINIMAL, ["features.x.scale=1"], "features.x.scale: no such key"),
         (MINIMAL, ["features.x_missing={kind: numeric}"], "features.x_missing and features.x both produce"),
         (MINIMAL, ["label.threshold=0.5", "label.kind=regression"], "label.threshold: 0.5 has no effect on kind"),
         (MINIMAL, ["data.splits={train: 0, eval: 1}"], "data.splits.train: 0 is not allowed"),
-        (MINIMAL, ["train={workers: 3}"], "train.num_virtual_shards: 8 is not allowed"),
+        (MINIMAL, ["train={workers: 5}"], "train.num_virtual_shards: 24 is not allowed"),
+        (
+            MINIMAL,
+            ["model.build=mpl"],
+            "model.build: 'mpl' is not allowed; give one of mlp, linear, or module:function",
+        ),
+        (MINIMAL, ["data.path=~nosuchuser/x.csv"], "~nosuchuser/x.csv: "),
+        (MINIMAL, ["train.steps=" + "[" * 5000], "--set train.steps="),
+        (MINIMAL + "true: 1\n", [], "not valid YAML: while reading a mapping"),
+        (MINIMAL + "? [a, b]\n: 1\n", [], "not valid YAML: while reading a mapping"),
         (MINIMAL, ["features={}"], "features: nothing declared"),
         (MINIMAL, ["preprocessing='m:f'"], "features: not allowed beside preprocessing"),
         (
@@ -95,7 +128,7 @@ def test_every_example_is_valid(name: str, tmp_path: pathlib.Path) -> None:
         (MINIMAL, ["evaluate={}"], "evaluate.thresholds: none is given"),
         (MINIMAL, ["name=a b"], "name: 'a b' is not allowed"),
         (MINIMAL, ["beam.options=['--runner=x']"], "beam.options: --runner is not allowed here; set beam.runner"),
-        (MINIMAL, ["push=null"], "push: Input should be an object; got None"),
+        (MINIMAL, ["push=null"], "push: None is not allowed; give a block of keys"),
         (MINIMAL, ["name"], "--set name: spell it key.key=value"),
         (MINIMAL, ["name.first=x"], "--set name.first=x: 'name' holds a value, no keys below it"),
         (MINIMAL, ["data.path=package:no_such_package/x.csv"], "package:no_such_package/x.csv: no installed package"),
@@ -107,7 +140,7 @@ def test_every_example_is_valid(name: str, tmp_path: pathlib.Path) -> None:
         (MINIMAL + "name: again\n", [], "not valid YAML: while reading a mapping"),
         ("- a list\n", [], "holds no mapping"),
         ("a: [\n", [], "not valid YAML"),
-        (MINIMAL + "train: {seed: 2026-11-30}\n", [], "a value or key is no text, number, list or mapping"),
+        (MINIMAL + "train: {seed: 2026-11-30}\n", [], "train.seed: '2026-11-30' is not allowed; give a whole number"),
     ],
 )
 def test_what_is_not_allowed_is_named(tmp_path: pathlib.Path, text: str, overrides: list[str], message: str) -> None:

@@ -153,3 +153,24 @@ def _processes_with(text: str) -> list[str]:
         if text in command:
             found.append(command)
     return found
+
+
+def test_a_closed_output_ends_the_run(tmp_path: pathlib.Path) -> None:
+    """`lockstep run ... | head -1`: no traceback, nothing said of the root, no process left."""
+    project = make_project(tmp_path / "p")
+    process = subprocess.Popen(
+        project.command("run", "hills.yaml", "--root", str(project.root)),
+        cwd=project.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(timeout=120) == 1
+    error = process.stderr.read()
+    assert "Traceback" not in error
+    assert "--root" not in error
+    assert not _processes_with(str(project.root))
