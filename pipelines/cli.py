@@ -4,6 +4,7 @@ import argparse
 import importlib.metadata
 import os
 import pathlib
+import shutil
 import sys
 from collections.abc import Sequence
 
@@ -96,10 +97,21 @@ def _run(options: argparse.Namespace) -> int:
     if options.workers is not None:
         overrides.append(f"train.workers={options.workers}")
     source, root = load_config(options.pipeline, overrides=overrides, root=options.root)
-    finished = run_pipeline(source, root, Console(sys.stdout))
+    finished = run_pipeline(source, root, Console(sys.stdout, command=_own_name()))
     if finished.exit_code:
         _complain(finished.message, exit_code=finished.exit_code)
     return finished.exit_code
+
+
+def _own_name() -> str:
+    """Returns how this command line can be called again: by its name where the path finds it, else by its file."""
+    called = pathlib.Path(sys.argv[0])
+    found = shutil.which("lockstep")
+    if called.name != "lockstep" or (found and pathlib.Path(found).resolve() == called.resolve()):
+        return "lockstep"
+    return (
+        os.path.relpath(called) if called.is_absolute() and called.is_relative_to(pathlib.Path.cwd()) else str(called)
+    )
 
 
 def _predict(options: argparse.Namespace) -> int:

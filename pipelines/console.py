@@ -22,10 +22,12 @@ class Console:
 
     Args:
       stream: Where to write.
+      command: How the user calls the command line.
     """
 
-    def __init__(self, stream: TextIO = sys.stdout) -> None:
+    def __init__(self, stream: TextIO = sys.stdout, *, command: str = "lockstep") -> None:
         self._stream = stream
+        self._command = command
         self._live = stream.isatty()
         self._width = 18
         self._last_written = time.monotonic()
@@ -52,13 +54,14 @@ class Console:
         """Says that the run is being ended."""
         self._write("interrupted: ending the run's processes")
 
-    def run_ends(self, finished: run_events.RunFinished, run: RunFiles, elapsed_s: float) -> None:
+    def run_ends(self, finished: run_events.RunFinished, run: RunFiles, elapsed_s: float, data: str) -> None:
         """Writes the closing summary; the message of a run that failed is the command line's to print.
 
         Args:
           finished: How the run ended.
           run: Its files.
           elapsed_s: Seconds that it took.
+          data: Rows that the model can be tried on, as `lockstep predict` takes them.
         """
         self._clear()
         if finished.exit_code == 0:
@@ -67,7 +70,7 @@ class Console:
             if finished.pushed:
                 served = shorten(pathlib.Path(finished.pushed))
                 self._write(f"served: {served}")
-                self._write(f"try:    lockstep predict {served} --data rows.csv")
+                self._write(f"try:    {self._command} predict {served} --data {data}")
         self._write(f"log:    {shorten(run.log_path)}")
 
     def _show_step(self, event: run_events.StepChanged) -> None:

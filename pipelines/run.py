@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -21,9 +22,10 @@ from typing import BinaryIO, TextIO
 
 from lockstep.components.errors import ConfigurationError, StepFailed
 from lockstep.components.example_gen.files import matched_files, split_path
+from lockstep.components.example_gen.options import CsvOptions, DataOptions
 from lockstep.pipelines import run_events
 from lockstep.pipelines.config import ConfigSource
-from lockstep.pipelines.console import Console
+from lockstep.pipelines.console import Console, shorten
 from lockstep.pipelines.run_files import RootFiles, RunFiles
 
 _STOP_TIMEOUT_S = 30.0
@@ -94,7 +96,7 @@ def run_pipeline(source: ConfigSource, root: pathlib.Path, console: Console) -> 
         console.run_begins(source.config.name, root, run.log_path)
         begin = time.monotonic()
         finished = _run_child(run, log, record, console, begin)
-        console.run_ends(finished, run, time.monotonic() - begin)
+        console.run_ends(finished, run, time.monotonic() - begin, _predict_data(source.config.data))
         return finished
 
 
@@ -116,6 +118,19 @@ def _check_root(files: RootFiles) -> None:
             f"--root {files.root}: {files.metadata_path.name} is gone, and without it nothing under"
             f" {files.artifacts_dir} can be used; remove that folder, or give another --root"
         )
+
+
+def _predict_data(data: DataOptions) -> str:
+    """Returns the pipeline's own rows, and how they are read, as arguments of `lockstep predict`."""
+    arguments = [shorten(pathlib.Path(data.path))]
+    default = CsvOptions()
+    if data.options.delimiter != default.delimiter:
+        arguments += ["--delimiter", data.options.delimiter]
+    if data.options.encoding != default.encoding:
+        arguments += ["--encoding", data.options.encoding]
+    if data.options.null_tokens != default.null_tokens:
+        arguments += [part for token in data.options.null_tokens for part in ("--null-token", token)]
+    return shlex.join(arguments)
 
 
 def check_data(path: str) -> None:

@@ -25,7 +25,7 @@ def show_all(stream: io.StringIO, finished: RunFinished) -> str:
     console.show(StepChanged(step="ExampleGen", state="done", figure="3 rows", seconds=1.25), 3.0)
     console.show(StepChanged(step="Trainer", state="running", figure="step 1/2", seconds=0.5), 3.5)
     console.show(StepChanged(step="Trainer", state="failed", seconds=1.0), 4.0)
-    console.run_ends(finished, RunFiles(pathlib.Path("/r")), 5.0)
+    console.run_ends(finished, RunFiles(pathlib.Path("/r")), 5.0, "rows.csv")
     return stream.getvalue()
 
 
@@ -54,3 +54,11 @@ def test_a_long_figure_does_not_wrap_a_live_line() -> None:
     console = Console(terminal)
     console.show(StepChanged(step="Trainer", state="running", figure="x" * 500), 0.0)
     assert len(terminal.getvalue()) < 120
+
+
+def test_a_pushed_model_is_shown_with_the_command_that_tries_it() -> None:
+    """Where it is served, and a line to copy."""
+    stream = io.StringIO()
+    finished = RunFinished(exit_code=0, message="the model is pushed", pushed="/r/pushed/7")
+    Console(stream, command=".venv/bin/lockstep").run_ends(finished, RunFiles(pathlib.Path("/r")), 5.0, "a.csv")
+    assert "served: /r/pushed/7\ntry:    .venv/bin/lockstep predict /r/pushed/7 --data a.csv\n" in stream.getvalue()

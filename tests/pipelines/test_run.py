@@ -41,7 +41,7 @@ def test_a_root_in_use_is_refused_with_the_process_that_uses_it(source: ConfigSo
 def test_a_root_that_is_a_file_is_the_users_mistake(source: ConfigSource, tmp_path: pathlib.Path) -> None:
     """Said with the flag's name, before anything is loaded."""
     (tmp_path / "root").write_text("")
-    with pytest.raises(ConfigurationError, match="--root .*root: "):
+    with pytest.raises(ConfigurationError, match=r"--root .*root: "):
         run_it(source, tmp_path / "root")
 
 
