@@ -17,6 +17,9 @@ from lockstep.pipelines import config
 from lockstep.pipelines.config import PipelineConfig, load_config
 from tests.pipelines.conftest import Project
 
+# Whole runs: on a machine that is busy with others they take several times as long.
+pytestmark = pytest.mark.timeout(900)
+
 # Known only once a flight has left or arrived; and what names the day, whose weather its neighbours would give away.
 KNOWN_TOO_LATE = {"dep_time", "dep_delay", "arr_time", "arr_delay", "air_time"}
 NAMES_THE_DAY = {"day", "time_hour"}
