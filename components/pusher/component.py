@@ -16,6 +16,7 @@ from tfx.proto.orchestration import driver_output_pb2
 from tfx.types import artifact_utils, component_spec, standard_artifacts
 
 from lockstep.components import model_artifacts
+from lockstep.components.errors import StepFailed
 from lockstep.components.pusher import publish, versions
 from lockstep.components.pusher.options import PushOptions
 
@@ -75,14 +76,17 @@ class Executor(base_executor.BaseExecutor):
           exec_properties: ``spec``, and ``token`` where a driver ran.
 
         Raises:
-          StepFailed: The push did not succeed; what was served is served still.
+          StepFailed: The push did not succeed; what was served is served still, or the message says what is.
         """
         options = PushOptions.from_json(exec_properties["spec"])
         pushed = artifact_utils.get_single_instance(output_dict["pushed_model"])
         blessing = artifact_utils.get_single_instance(input_dict["model_blessing"])
+        # Before the push: when the model is served, the step must not fail any more.
+        _write_output(Path(pushed.uri), options)
         if not model_utils.is_model_blessed(blessing):
             summary = "not blessed, nothing pushed"
             pushed.set_int_custom_property("pushed", 0)
+            pushed.set_int_custom_property("created", 0)
         else:
             # Where no driver runs (Kubeflow), nobody has named this push yet.
             token = exec_properties.get("token") or _token(options, input_dict)
@@ -98,9 +102,19 @@ class Executor(base_executor.BaseExecutor):
             pushed.set_string_custom_property("pushed_version", str(result.version.number))
             pushed.set_int_custom_property("created", int(result.created))
         pushed.set_string_custom_property("summary", summary)
-        # Object stores drop empty folders, and with them an output that has none.
-        (Path(pushed.uri) / "summary.txt").write_text(summary + "\n", encoding="utf-8")
         _progress.info("%s", summary)
+
+
+def _write_output(output_dir: Path, options: PushOptions) -> None:
+    """Writes a file, since object stores drop empty folders, and with them an output that has none."""
+    path = output_dir / "push.txt"
+    try:
+        path.write_text(f"push folder: {options.dir}\n", encoding="utf-8")
+    except OSError as e:
+        raise StepFailed(
+            f"push: {path} could not be written: {e.strerror}; nothing was pushed. Make room or mend the folder, then"
+            " run again"
+        ) from e
 
 
 def _token(options: PushOptions, input_dict: dict[str, list[types.Artifact]]) -> str:
@@ -131,7 +145,7 @@ def _summary(result: publish.PushResult) -> str:
         text = f"version {result.version.number} in {result.version.dir.parent}"
     if result.removed:
         text += f"; removed {', '.join(map(str, result.removed))}"
-    return text
+    return "; ".join((text, *result.not_removed))
 
 
 class PusherSpec(types.ComponentSpec):

@@ -44,13 +44,15 @@ class PushResult:
 
     Args:
       version: The version that serves the model now.
-      created: False if it was there before the push.
+      created: True if this push made it, False if it was there before.
       removed: Numbers of the versions that ``keep`` removed.
+      not_removed: For each one that it could not remove, which and why, in words.
     """
 
     version: versions.Version
     created: bool
-    removed: tuple[int, ...]
+    removed: tuple[int, ...] = ()
+    not_removed: tuple[str, ...] = ()
 
 
 def push(model_dir: Path, push_dir: Path, keep: int, origin: Origin, lock_timeout_s: float = 600.0) -> PushResult:
@@ -58,7 +60,8 @@ def push(model_dir: Path, push_dir: Path, keep: int, origin: Origin, lock_timeou
 
     Atomic: the model is copied beside the versions, synchronised to the disk, and renamed to its number at last. A
     killed push leaves the versions as they were; what it had begun is removed by the next one. A model that is
-    served already is not pushed again. Numbers are seconds since 1970, or one more than the highest there is.
+    served already is not pushed again. Numbers are seconds since 1970, or one more than the highest there is. An old
+    version that cannot be removed does not fail a push, as the new one is served by then: the result tells.
 
     Args:
       model_dir: The SavedModel.
@@ -71,8 +74,9 @@ def push(model_dir: Path, push_dir: Path, keep: int, origin: Origin, lock_timeou
       The served version and what changed.
 
     Raises:
-      StepFailed: The disk is full, the folder cannot be written, the model changed meanwhile, or another push did not
-        end in time. What was served is served still.
+      StepFailed: The disk is full, the folder cannot be written, the model changed meanwhile, another push did not
+        end in time, or no number is left: what was served is served still. Or the disk failed after the new version
+        came into its place: the message says that it is served.
     """
     try:
         push_dir.mkdir(parents=True, exist_ok=True)
@@ -80,14 +84,16 @@ def push(model_dir: Path, push_dir: Path, keep: int, origin: Origin, lock_timeou
             _remove_leftovers(push_dir)
             served = versions.served_version(push_dir)
             if served is not None and served.manifest.model_sha256 == versions.content_sha256(model_dir):
-                return PushResult(version=served, created=False, removed=_remove_old(push_dir, keep))
+                return _remove_old(push_dir, keep, PushResult(version=served, created=False))
             version = _publish(model_dir, push_dir, origin)
-            return PushResult(version=version, created=True, removed=_remove_old(push_dir, keep))
+            return _remove_old(push_dir, keep, PushResult(version=version, created=True))
     except OSError as e:
         raise StepFailed(_failure(e, model_dir, push_dir)) from e
 
 
 def _publish(model_dir: Path, push_dir: Path, origin: Origin) -> versions.Version:
+    number = _next_number(push_dir)
+    version_dir = push_dir / str(number)
     staging_dir = push_dir / f"{_STAGING_PREFIX}{uuid.uuid4().hex}"
     try:
         files = {name: _copy(model_dir / name, staging_dir / name) for name in versions.files_of(model_dir)}
@@ -96,9 +102,8 @@ def _publish(model_dir: Path, push_dir: Path, origin: Origin) -> versions.Versio
         model_sha256 = versions.combined_sha256(files)
         if model_sha256 != versions.content_sha256(model_dir):
             raise StepFailed(f"push: {model_dir} changed while it was copied; run again when nothing writes to it")
-        taken = versions.version_numbers(push_dir)
         manifest = versions.Manifest(
-            version=max(int(time.time()), *(number + 1 for number in taken), 1),
+            version=number,
             model_sha256=model_sha256,
             created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             files=files,
@@ -107,24 +112,49 @@ def _publish(model_dir: Path, push_dir: Path, origin: Origin) -> versions.Versio
         _write(staging_dir / versions.MANIFEST_PATH, manifest.to_json().encode())
         for folder, _, _ in os.walk(staging_dir):
             _sync_dir(Path(folder))
-        version_dir = push_dir / str(manifest.version)
         staging_dir.rename(version_dir)
     except BaseException:
         shutil.rmtree(staging_dir, ignore_errors=True)
         raise
-    _sync_dir(push_dir)
+    try:
+        _sync_dir(push_dir)
+    except OSError as e:
+        raise StepFailed(
+            f"push: version {number} is served, but {push_dir} could not be synchronised to the disk: {_cause(e)}; a"
+            " power failure may still lose it. Mend the disk, then run again"
+        ) from e
     return versions.Version(dir=version_dir, manifest=manifest)
 
 
-def _remove_old(push_dir: Path, keep: int) -> tuple[int, ...]:
+def _next_number(push_dir: Path) -> int:
+    taken = versions.version_numbers(push_dir)
+    number = max(int(time.time()), *(number + 1 for number in taken), 1)
+    if number > versions.MAX_NUMBER:
+        raise StepFailed(
+            f"push: {push_dir / str(taken[-1])} has the highest number that TensorFlow Serving reads, so that no"
+            " version can come after it; remove or rename that folder, then run again"
+        )
+    return number
+
+
+def _remove_old(push_dir: Path, keep: int, result: PushResult) -> PushResult:
     """Removes whole versions beyond the newest ``keep``; folders that are not ours, or not whole, are left alone."""
-    old = versions.list_versions(push_dir)[: -max(keep, 1)]
+    removed, not_removed = [], []
+    try:
+        old = versions.list_versions(push_dir)[: -max(keep, 1)]
+    except OSError as e:
+        return dataclasses.replace(result, not_removed=(f"old versions could not be looked for: {_cause(e)}",))
     for version in old:
         # A reader that lists versions while this one is being deleted must not find half of it.
         trash_dir = push_dir / f"{_TRASH_PREFIX}{version.number}-{uuid.uuid4().hex}"
-        version.dir.rename(trash_dir)
-        shutil.rmtree(trash_dir)
-    return tuple(version.number for version in old)
+        try:
+            version.dir.rename(trash_dir)
+            _remove(trash_dir)
+            removed.append(version.number)
+        except OSError as e:
+            # The version that counts is served; to fail now would say that it is not.
+            not_removed.append(f"version {version.number} could not be removed: {_cause(e)}")
+    return dataclasses.replace(result, removed=tuple(removed), not_removed=tuple(not_removed))
 
 
 def _remove_leftovers(push_dir: Path) -> None:
@@ -132,7 +162,19 @@ def _remove_leftovers(push_dir: Path) -> None:
     for path in push_dir.iterdir():
         if path.name.startswith((_STAGING_PREFIX, _TRASH_PREFIX)):
             _logger.info("removing %s, left by a push that was killed", path)
-            shutil.rmtree(path)
+            try:
+                _remove(path)
+            except OSError as e:
+                # No server reads it, so it must not stop this push and all later ones.
+                _logger.warning("%s could not be removed: %s; remove it by hand", path, _cause(e))
+
+
+def _remove(path: Path) -> None:
+    """Removes a folder; of a link, which a person may have made, the link only."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 @contextlib.contextmanager
@@ -183,9 +225,15 @@ def _sync_dir(path: Path) -> None:
         os.close(descriptor)
 
 
+def _cause(error: OSError) -> str:
+    """Says what the operating system refused, and of which file where it says so."""
+    reason = error.strerror or str(error)
+    return reason if error.filename is None else f"{reason} ({error.filename})"
+
+
 def _failure(error: OSError, model_dir: Path, push_dir: Path) -> str:
     """Says what went wrong, how much room is needed and there, and what is served still."""
-    parts = [f"push: {model_dir} could not be copied to {push_dir}: {error.strerror or error}"]
+    parts = [f"push: {model_dir} could not be copied to {push_dir}: {_cause(error)}"]
     with contextlib.suppress(OSError):
         needed = sum((model_dir / name).stat().st_size for name in versions.files_of(model_dir))
         free = shutil.disk_usage(push_dir).free

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,10 @@ from typing import Any
 # In `assets.extra`, which TensorFlow Serving leaves alone, beside the trainer's own `lockstep.json`.
 MANIFEST_PATH = Path("assets.extra") / "lockstep.push.json"
 NO_BASELINE = "null"
+# TensorFlow Serving reads the names of versions as int64 and passes over what does not fit.
+MAX_NUMBER = 2**63 - 1
+
+_logger = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 1 << 20
 
@@ -116,17 +121,22 @@ def content_sha256(model_dir: Path) -> str:
 
 
 def version_numbers(push_dir: Path) -> tuple[int, ...]:
-    """Returns the numbers that folders in a push folder are named by, whole or not, ascending."""
+    """Returns the numbers that folders in a push folder are named by, whole or not, ascending, ``MAX_NUMBER`` at most.
+
+    Larger ones are no versions to a server, so neither here.
+    """
     if not push_dir.is_dir():
         return ()
-    return tuple(sorted(int(path.name) for path in push_dir.iterdir() if path.name.isdecimal() and path.is_dir()))
+    numbers = (int(path.name) for path in push_dir.iterdir() if path.name.isdecimal() and path.is_dir())
+    return tuple(sorted(number for number in numbers if number <= MAX_NUMBER))
 
 
 def read_version(version_dir: Path) -> Version | None:
     """Returns the version in a folder, or None if it is not whole.
 
     Whole means: a manifest of this very number, and every file that it lists with the size that it says. The
-    checksums are not read; ``damaged_files`` does.
+    checksums are not read; ``damaged_files`` does. One that the operating system refuses to read is not whole either,
+    and is logged, so that it does not stop the others from being served and new ones from being pushed.
     """
     try:
         manifest = Manifest.from_json((version_dir / MANIFEST_PATH).read_text(encoding="utf-8"))
@@ -134,6 +144,9 @@ def read_version(version_dir: Path) -> Version | None:
             (version_dir / name).stat().st_size == entry.size for name, entry in manifest.files.items()
         )
     except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    except OSError as e:
+        _logger.warning("%s is passed over, as it cannot be read: %s", version_dir, e)
         return None
     return Version(dir=version_dir, manifest=manifest) if whole else None
 

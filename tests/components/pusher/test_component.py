@@ -1,7 +1,9 @@
 """The Pusher as a step, and with the Evaluator in TFX's own runner: what runs again, and what does not."""
 
 import json
+import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from tfx.orchestration import metadata, pipeline
 from tfx.orchestration.local import local_dag_runner
 from tfx.types import standard_artifacts
 
+from lockstep.components.errors import StepFailed
 from lockstep.components.evaluator.component import Evaluator
 from lockstep.components.evaluator.options import EvaluateOptions, EvaluateSpec, Threshold
 from lockstep.components.pusher import versions
@@ -75,8 +78,40 @@ def test_a_model_that_is_not_blessed_is_not_pushed(tmp_path: Path) -> None:
     make_model(tmp_path / "model" / "Format-Serving")
     pushed = _push_step(tmp_path, blessed=False)
     assert pushed.get_int_custom_property("pushed") == 0
+    assert pushed.get_int_custom_property("created") == 0
     assert pushed.get_string_custom_property("summary") == "not blessed, nothing pushed"
     assert not (tmp_path / "push").exists()
+
+
+def test_a_step_whose_output_cannot_be_written_fails_before_the_model_is_served(tmp_path: Path) -> None:
+    """A device that is always full stands for a full disk: a run that fails must not change what is served."""
+    make_model(tmp_path / "model" / "Format-Serving")
+    (tmp_path / "pushed").mkdir()
+    (tmp_path / "pushed" / "push.txt").symlink_to("/dev/full")
+    with pytest.raises(
+        StepFailed, match=r"push\.txt could not be written: No space left on device; nothing was pushed"
+    ):
+        _push_step(tmp_path, blessed=True)
+    assert versions.served_version(tmp_path / "push") is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a file system")
+def test_a_disk_that_fills_up_with_the_push_does_not_fail_the_step(tmp_path: Path) -> None:
+    """Nothing is written to the step's output after the push: it needs no room there but one small file's."""
+    make_model(tmp_path / "model" / "Format-Serving")
+    (tmp_path / "pushed").mkdir()
+    # Two files at most: the folder itself, and the step's one file.
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4k,nr_inodes=2", "tmpfs", str(tmp_path / "pushed")]
+    if subprocess.run(mount, check=False, capture_output=True).returncode != 0:
+        pytest.skip("mount is not allowed here")
+    try:
+        pushed = _push_step(tmp_path, blessed=True)
+        with pytest.raises(OSError, match="No space left"):
+            (tmp_path / "pushed" / "more").write_text("x")
+    finally:
+        subprocess.run(["umount", str(tmp_path / "pushed")], check=True)
+    assert pushed.get_int_custom_property("created") == 1
+    assert versions.served_version(tmp_path / "push") is not None
 
 
 def test_a_token_lasts_as_long_as_there_is_nothing_to_do(tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -81,6 +83,73 @@ def test_a_number_above_the_clock_is_exceeded(tmp_path: Path) -> None:
     """Even a folder that is not ours takes its number: the server would prefer it to a lower one."""
     (tmp_path / "push" / "99999999999").mkdir(parents=True)
     assert push(make_model(tmp_path / "model"), tmp_path / "push").version.number == 100000000000
+
+
+def test_no_number_above_int64_is_given(tmp_path: Path) -> None:
+    """TensorFlow Serving would pass over the version; the message names the folder that is in the way."""
+    push_dir = tmp_path / "push"
+    first = push(make_model(tmp_path / "a", "a"), push_dir).version
+    (push_dir / "9223372036854775807").mkdir()
+    with pytest.raises(StepFailed, match=r"push/9223372036854775807 has the highest number .* remove or rename"):
+        push(make_model(tmp_path / "b", "b"), push_dir)
+    assert versions.served_version(push_dir) == first
+    (push_dir / "9223372036854775807").rmdir()
+    assert push(tmp_path / "b", push_dir).version.number > first.number
+
+
+def test_leftovers_that_are_no_folders_are_removed(tmp_path: Path) -> None:
+    """A plain file or a link under such a name stops no push; what the link points at stays."""
+    elsewhere = make_model(tmp_path / "elsewhere")
+    (tmp_path / "push").mkdir()
+    (tmp_path / "push" / ".lockstep-staging-file").write_text("")
+    (tmp_path / "push" / ".lockstep-trash-link").symlink_to(elsewhere)
+    (tmp_path / "push" / ".lockstep-staging-dangling").symlink_to(tmp_path / "nowhere")
+    version = push(make_model(tmp_path / "model"), tmp_path / "push").version
+    assert {path.name for path in (tmp_path / "push").iterdir()} == {".lockstep.lock", version.dir.name}
+    assert (elsewhere / "saved_model.pb").is_file()
+
+
+def test_an_old_version_that_is_a_link_is_removed_as_one(tmp_path: Path) -> None:
+    """The folder that a person had moved elsewhere is not emptied, and the push succeeds."""
+    first = push(make_model(tmp_path / "a", "a"), tmp_path / "push").version
+    first.dir.rename(tmp_path / "moved")
+    first.dir.symlink_to(tmp_path / "moved")
+    result = push(make_model(tmp_path / "b", "b"), tmp_path / "push", keep=1)
+    assert (result.removed, result.not_removed) == ((first.number,), ())
+    assert (tmp_path / "moved" / "saved_model.pb").is_file()
+
+
+@pytest.fixture
+def unprivileged_dir() -> Iterator[Path]:
+    """An empty folder, in a test that the operating system refuses what permissions forbid, even when run by root."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o777)
+        user = os.geteuid()
+        if user == 0:
+            os.seteuid(65534)
+        try:
+            yield Path(name)
+        finally:
+            os.seteuid(user)
+            for folder, _, _ in os.walk(name):
+                Path(folder).chmod(0o777)
+
+
+def test_an_old_version_that_cannot_be_removed_does_not_fail_the_push(
+    unprivileged_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The new one is served by then: the result says what stays, now and in later pushes nothing is stopped."""
+    push_dir = unprivileged_dir / "push"
+    first = push(make_model(unprivileged_dir / "a", "a"), push_dir).version
+    (first.dir / "variables").chmod(0o555)
+    result = push(make_model(unprivileged_dir / "b", "b"), push_dir, keep=1)
+    assert versions.list_versions(push_dir) == (result.version,)
+    assert result.created
+    assert result.removed == ()
+    [reason] = result.not_removed
+    assert reason.startswith(f"version {first.number} could not be removed: Permission denied (")
+    assert push(make_model(unprivileged_dir / "c", "c"), push_dir, keep=2).created
+    assert "remove it by hand" in caplog.text
 
 
 def test_a_model_that_is_served_is_not_pushed_again(tmp_path: Path) -> None:

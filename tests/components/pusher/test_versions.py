@@ -66,6 +66,36 @@ def test_a_version_that_is_not_whole_is_never_served(tmp_path: Path, damage: str
     assert versions.served_version(tmp_path / "push") == first
 
 
+@pytest.mark.parametrize("damage", ["folder", "loop", "file too long"])
+def test_a_version_that_cannot_be_read_is_logged_and_stops_nothing(
+    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was whole before it is served, and the next push exceeds it."""
+    first = push(make_model(tmp_path / "a", "a"), tmp_path / "push").version
+    second = push(make_model(tmp_path / "b", "b"), tmp_path / "push").version
+    manifest = second.dir / versions.MANIFEST_PATH
+    if damage == "file too long":
+        manifest.write_text(manifest.read_text().replace("saved_model.pb", "n" * 300))
+    else:
+        manifest.unlink()
+        if damage == "folder":
+            manifest.mkdir()
+        else:
+            manifest.symlink_to(manifest)
+    assert versions.served_version(tmp_path / "push") == first
+    assert f"{second.dir} is passed over, as it cannot be read" in caplog.text
+    third = push(make_model(tmp_path / "c", "c"), tmp_path / "push").version
+    assert versions.list_versions(tmp_path / "push") == (first, third)
+    assert third.number > second.number
+
+
+def test_a_number_beyond_int64_is_no_version(tmp_path: Path) -> None:
+    """TensorFlow Serving passes over it, so it takes no number."""
+    (tmp_path / "push" / str(2**63)).mkdir(parents=True)
+    assert versions.version_numbers(tmp_path / "push") == ()
+    assert push(make_model(tmp_path / "a"), tmp_path / "push").version.number < 2**62
+
+
 def test_changed_content_of_the_same_size_is_found_by_checksum(tmp_path: Path) -> None:
     """Checksums cost a read of every byte, so they are compared on request."""
     version = push(make_model(tmp_path / "a"), tmp_path / "push").version
