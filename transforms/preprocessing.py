@@ -1,7 +1,8 @@
 """Declared features as a tf.Transform ``preprocessing_fn``, named to Transform by its import path."""
 
 import contextlib
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -36,8 +37,8 @@ def preprocessing_fn(inputs: Mapping[str, Any], custom_config: Mapping[str, Any]
       label (float32) under the name of its column.
 
     Raises:
-      ValueError: An invalid configuration, a column that the data do not have, or one of a type that its kind cannot
-        use.
+      ValueError: An invalid configuration, a column without a value in any row of the training split, or one of a type
+        that its kind cannot use.
     """
     features, label = from_config(custom_config)
     transformed_features(features, label)
@@ -55,7 +56,15 @@ def _numeric_outputs(inputs: Mapping[str, Any], features: Mapping[str, Feature])
     scaled, bucketized = _of_kind(features, "numeric"), _of_kind(features, "buckets")
     if not scaled + bucketized:
         return {}
-    values = _numbers({f"features.{name}": name for name in scaled + bucketized}, inputs)
+    uses = [
+        _NumberUse(
+            key=f"features.{name}",
+            column=name,
+            text=f"kind {features[name].kind} needs numbers, but column {name!r} holds text; give kind: vocabulary",
+        )
+        for name in scaled + bucketized
+    ]
+    values = _numbers(uses, inputs)
     statistics = analyze_numbers(values, len(scaled), [features[name].num_buckets for name in bucketized])
     to_scale, *to_bucketize = tf.split(values, [len(scaled)] + [1] * len(bucketized), axis=1)
     outputs = _scale(to_scale, statistics, scaled)
@@ -118,7 +127,10 @@ def _label(inputs: Mapping[str, Any], label: Label) -> tf.Tensor:
     columns = {"label.column": label.column}
     if label.relative_to is not None:
         columns["label.relative_to"] = label.relative_to
-    values = _numbers(columns, inputs)
+    text = "column {!r} holds text; a label needs numbers{}: convert it first"
+    asked = " (0 and 1 for binary)" if label.kind == "binary" and label.threshold is None else ""
+    uses = [_NumberUse(key=key, column=name, text=text.format(name, asked)) for key, name in columns.items()]
+    values = _numbers(uses, inputs)
     # Not a number is loud: a loss that is NaN cannot be overlooked, a label that became 0 can.
     missing = tf.reduce_any(tf.math.is_nan(values), axis=1, keepdims=True)
     result = values[:, :1]
@@ -126,8 +138,9 @@ def _label(inputs: Mapping[str, Any], label: Label) -> tf.Tensor:
         bound = label.threshold * (values[:, 1:] if label.relative_to is not None else 1.0)
         result = tf.cast(result > bound, tf.float64)
     elif label.kind == "binary":
+        # Without quotes: TensorFlow puts backslashes before those in the text of an assertion.
         message = (
-            f"label.column: {label.column!r} holds other values than 0 and 1; give a threshold or kind: regression"
+            f"label.column: column {label.column} holds other values than 0 and 1; give a threshold or kind: regression"
         )
         allowed = missing | (result == 0) | (result == 1)
         with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(allowed), [message, result])]):
@@ -139,15 +152,22 @@ def _of_kind(features: Mapping[str, Feature], kind: str) -> list[str]:
     return [name for name, feature in features.items() if feature.kind == kind]
 
 
-def _numbers(columns: Mapping[str, str], inputs: Mapping[str, Any]) -> tf.Tensor:
-    """Returns columns, by key of the configuration, as float64 [batch, columns]; NaN where missing or infinite."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _NumberUse:
+    """A column of which numbers are needed, the key of the configuration that names it, and what to say of text."""
+
+    key: str
+    column: str
+    text: str
+
+
+def _numbers(uses: Sequence[_NumberUse], inputs: Mapping[str, Any]) -> tf.Tensor:
+    """Returns columns as float64 [batch, columns]; NaN where missing or infinite."""
     raw = {}
-    for key, name in columns.items():
-        raw[name] = _raw(inputs, key, name)
-        if raw[name].dtype == tf.string:
-            raise ValueError(
-                f"{key}: needs numbers, but column {name!r} holds text; use it with kind vocabulary, or not"
-            )
+    for use in uses:
+        raw[use.column] = _raw(inputs, use.key, use.column)
+        if raw[use.column].dtype == tf.string:
+            raise ValueError(f"{use.key}: {use.text}")
     values = _side_by_side(raw, lambda values: tf.cast(values, tf.float64), tf.constant(float("nan"), tf.float64))
     return tf.where(tf.math.is_finite(values), values, tf.constant(float("nan"), tf.float64))
 
@@ -168,7 +188,11 @@ def _tokens(names: list[str], inputs: Mapping[str, Any]) -> tf.Tensor:
 
 def _raw(inputs: Mapping[str, Any], key: str, name: str) -> Any:
     if name not in inputs:
-        raise ValueError(f"{key}: the data have no column {name!r}; they have {', '.join(sorted(inputs))}")
+        # The schema is made from the training split, and leaves out what is empty there.
+        raise ValueError(
+            f"{key}: column {name!r} has no value in any row of the training split; use one that has:"
+            f" {', '.join(sorted(inputs))}"
+        )
     column = inputs[name]
     return column.to_sparse() if isinstance(column, tf.RaggedTensor) else column
 

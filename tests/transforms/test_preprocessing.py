@@ -192,15 +192,25 @@ def test_a_binary_label_without_threshold_must_be_zero_or_one() -> None:
     """A 2 among the labels stops the step: its message names the column and what to do."""
     config = to_config({}, Label(column="y"))
     assert preprocessing_fn({"y": tf.constant([0, 1])}, config)["y"].numpy().tolist() == [[0.0], [1.0]]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="'y' holds other values than 0 and 1; give a threshold"):
+    message = "label.column: column y holds other values than 0 and 1; give a threshold or kind: regression"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message) as caught:
         preprocessing_fn({"y": tf.constant([0, 2])}, config)
+    assert "\\" not in caught.value.message
 
 
 @pytest.mark.parametrize(
     ("feature", "raw", "message"),
     [
-        (Feature(kind="numeric"), tf.constant(["a"]), "features.x: needs numbers, but column 'x' holds text"),
-        (Feature(kind="buckets"), tf.constant(["a"]), "features.x: needs numbers, but column 'x' holds text"),
+        (
+            Feature(kind="numeric"),
+            tf.constant(["a"]),
+            "^features.x: kind numeric needs numbers, but column 'x' holds text; give kind: vocabulary$",
+        ),
+        (
+            Feature(kind="buckets"),
+            tf.constant(["a"]),
+            "^features.x: kind buckets needs numbers, but column 'x' holds text; give kind: vocabulary$",
+        ),
         (Feature(kind="vocabulary"), tf.constant([1.5]), "features.x: a vocabulary needs text or whole numbers"),
     ],
 )
@@ -213,12 +223,36 @@ def test_a_kind_that_cannot_use_the_type_of_its_column_is_refused(
 
 
 @pytest.mark.parametrize(
+    ("label", "message"),
+    [
+        (
+            Label(column="t"),
+            r"^label\.column: column 't' holds text; a label needs numbers \(0 and 1 for binary\): convert it first$",
+        ),
+        (
+            Label(column="t", kind="regression"),
+            r"^label\.column: column 't' holds text; a label needs numbers: convert it first$",
+        ),
+        (
+            Label(column="y", threshold=0.2, relative_to="t"),
+            r"^label\.relative_to: column 't' holds text; a label needs numbers: convert it first$",
+        ),
+    ],
+)
+def test_a_label_of_text_is_refused(label: Label, message: str) -> None:
+    """A label has no kind that could take text, so the message tells to convert the column."""
+    with pytest.raises(ValueError, match=message):
+        preprocessing_fn({"t": tf.constant(["yes"]), "y": tf.constant([1.0])}, to_config({}, label))
+
+
+@pytest.mark.parametrize(
     ("label", "key"),
     [(Label(column="z"), "label.column"), (Label(column="y", threshold=1.0, relative_to="z"), "label.relative_to")],
 )
-def test_a_column_that_the_data_do_not_have_is_refused_with_those_they_have(label: Label, key: str) -> None:
-    """The message names the key, the column, and the columns that are there."""
-    with pytest.raises(ValueError, match=f"{key}: the data have no column 'z'; they have x, y"):
+def test_a_column_without_any_value_is_refused_with_those_that_have_some(label: Label, key: str) -> None:
+    """The schema leaves it out; the message names the key, the column, and the columns that are there."""
+    message = f"{key}: column 'z' has no value in any row of the training split; use one that has: x, y"
+    with pytest.raises(ValueError, match=message):
         preprocessing_fn({"x": tf.constant([1.0]), "y": tf.constant([1.0])}, to_config({}, label))
 
 
