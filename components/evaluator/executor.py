@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -92,8 +93,9 @@ class Executor(base_beam_executor.BaseBeamExecutor):
             outcome = opened
         overall = found[candidate.name].overall
         names = spec.options.computed_metrics(spec.label_kind)
-        in_order = {name: overall[name] for name in names if name in overall}
-        verdict = judge(spec.options, in_order, found[candidate.name].slices, outcome)
+        slices = {name: _defined(values, names) for name, values in found[candidate.name].slices.items()}
+        why = metrics_lib.undefined(names, overall.get(metrics_lib.MEAN_LABEL), f"the {spec.split} split")
+        verdict = judge(spec.options, _defined(overall, names), slices, outcome, why)
         tfma_results.write_validation(verdict, candidate.name if len(models) > 1 else "", output_dir)
         (output_dir / VERDICT_NAME).write_text(verdict.to_json(), encoding="utf-8")
         return verdict
@@ -115,6 +117,12 @@ class Executor(base_beam_executor.BaseBeamExecutor):
             tfma_results.evaluate_and_write(extracts, config, output_dir)
         tfma_results.write_eval_run(config, models, str(Path(files[0]).parent), output_dir)
         return tfma_results.read_metrics(output_dir)
+
+
+def _defined(values: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
+    """Returns the metrics that were asked for, in that order; NaN for those that its labels leave undefined."""
+    undefined = metrics_lib.undefined(names, values.get(metrics_lib.MEAN_LABEL), "")
+    return {name: math.nan if name in undefined else values[name] for name in names if name in values}
 
 
 def _example_files(examples: list[types.Artifact], split: str) -> list[str]:
@@ -143,7 +151,8 @@ def _slice_columns(spec: EvaluateSpec, schemas: list[types.Artifact]) -> inferen
     known = {feature.name: feature.type for feature in schema.feature}
     for column in spec.options.slices:
         if column not in known:
-            raise ConfigurationError("evaluate." + metrics_lib.unknown_name("slices", column, known))
+            what = "a column with a value in the training split"
+            raise ConfigurationError(metrics_lib.unknown_name("evaluate.slices", column, known, what))
     return inference.slice_columns({column: known[column] for column in spec.options.slices})
 
 
@@ -158,6 +167,8 @@ def _bless(
     blessing.set_int_custom_property(blessing_keys.ARTIFACT_PROPERTY_CURRENT_MODEL_ID_KEY, model.id)
     blessing.set_string_custom_property("baseline", baseline)
     blessing.set_string_custom_property("evaluation", evaluation_uri)
-    blessing.set_string_custom_property("metrics", json.dumps(dict(verdict.metrics)))
+    # JSON has no NaN, and a manifest with one would not equal itself.
+    finite = {name: value for name, value in verdict.metrics.items() if math.isfinite(value)}
+    blessing.set_string_custom_property("metrics", json.dumps(finite))
     blessing.set_string_custom_property("reason", verdict.reason)
     blessing.set_string_custom_property("summary", verdict.summary)

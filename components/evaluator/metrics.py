@@ -20,11 +20,13 @@ class Metric:
       tfma_class: Name of a class that TFMA registers, without its module.
       kinds: Kinds of label that it makes sense for.
       settings: Its constructor's arguments, beside ``name``.
+      needs: The labels that must occur for a binary label's metric to be defined; without them TFMA may give 0.
     """
 
     tfma_class: str
     kinds: tuple[LabelKind, ...]
     settings: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    needs: tuple[Literal[0, 1], ...] = ()
 
 
 _BINARY: tuple[LabelKind, ...] = ("binary",)
@@ -32,14 +34,16 @@ _REGRESSION: tuple[LabelKind, ...] = ("regression",)
 _BOTH: tuple[LabelKind, ...] = ("binary", "regression")
 
 METRICS: Mapping[str, Metric] = {
-    "auc": Metric(tfma_class="AUC", kinds=_BINARY),
-    "auc_precision_recall": Metric(tfma_class="AUCPrecisionRecall", kinds=_BINARY),
+    "auc": Metric(tfma_class="AUC", kinds=_BINARY, needs=(0, 1)),
+    "auc_precision_recall": Metric(tfma_class="AUCPrecisionRecall", kinds=_BINARY, needs=(1,)),
     "accuracy": Metric(tfma_class="BinaryAccuracy", kinds=_BINARY),
-    "balanced_accuracy": Metric(tfma_class="BalancedAccuracy", kinds=_BINARY, settings={"thresholds": 0.5}),
+    "balanced_accuracy": Metric(
+        tfma_class="BalancedAccuracy", kinds=_BINARY, settings={"thresholds": 0.5}, needs=(0, 1)
+    ),
     "precision": Metric(tfma_class="Precision", kinds=_BINARY),
-    "recall": Metric(tfma_class="Recall", kinds=_BINARY),
-    "specificity": Metric(tfma_class="Specificity", kinds=_BINARY, settings={"thresholds": 0.5}),
-    "f1": Metric(tfma_class="F1Score", kinds=_BINARY, settings={"thresholds": 0.5}),
+    "recall": Metric(tfma_class="Recall", kinds=_BINARY, needs=(1,)),
+    "specificity": Metric(tfma_class="Specificity", kinds=_BINARY, settings={"thresholds": 0.5}, needs=(0,)),
+    "f1": Metric(tfma_class="F1Score", kinds=_BINARY, settings={"thresholds": 0.5}, needs=(1,)),
     "true_positives": Metric(tfma_class="TruePositives", kinds=_BINARY),
     "true_negatives": Metric(tfma_class="TrueNegatives", kinds=_BINARY),
     "false_positives": Metric(tfma_class="FalsePositives", kinds=_BINARY),
@@ -56,12 +60,29 @@ METRICS: Mapping[str, Metric] = {
     "example_count": Metric(tfma_class="ExampleCount", kinds=_BOTH),
 }
 
+# Tells which labels occur: 0 or 1 if there is only one of the two.
+MEAN_LABEL = "mean_label"
+
 DEFAULTS: Mapping[LabelKind, tuple[str, ...]] = {"binary": ("auc", "accuracy"), "regression": ("mse", "mae")}
 
 
-def unknown_name(key: str, name: str, known: Iterable[str]) -> str:
+def undefined(names: Iterable[str], mean_label: float | None, where: str) -> Mapping[str, str]:
+    """Returns name -> why, for the metrics that have no value as only one of the two labels occurs.
+
+    Args:
+      names: Metrics.
+      mean_label: Mean of the labels over the rows; None if it was not measured.
+      where: What the rows are called.
+    """
+    if mean_label not in (0, 1):
+        return {}
+    absent = 1 - mean_label
+    return {name: f"every label of {where} is {mean_label:g}" for name in names if absent in METRICS[name].needs}
+
+
+def unknown_name(key: str, name: str, known: Iterable[str], what: str = "known") -> str:
     """Returns the message for a name that is not known: the value, the nearest known name, all known names."""
     names = sorted(known)
     nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f", did you mean {nearest[0]!r}?" if nearest else "."
-    return f"{key}: {name!r} is not known{hint} Known are {', '.join(names) or 'none'}"
+    return f"{key}: {name!r} is not {what}{hint} Known are {', '.join(names) or 'none'}"

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import types
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ VERDICT_NAME = "verdict.json"
 Bound = Literal["min", "max", "min_change", "max_change"]
 _LOWER: tuple[Bound, ...] = ("min", "min_change")
 _CHANGES: tuple[Bound, ...] = ("min_change", "max_change")
+_NONE: Mapping[str, str] = types.MappingProxyType({})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,10 +96,12 @@ def judge(
     metrics: Mapping[str, float],
     slices: Mapping[str, Mapping[str, float]],
     baseline: BaselineOutcome,
+    undefined: Mapping[str, str] = _NONE,
 ) -> Verdict:
     """Returns the verdict: blessed if every bound holds.
 
-    A value that is absent or not finite fails. A bound on the change passes, and says that it was not applied, if
+    A value that is absent or not finite fails, and so does any bound on a metric that is undefined: data that cannot
+    tell a good model from a bad one let none pass. A bound on the change passes, and says that it was not applied, if
     there is nothing to compare with: a first model must be able to come in, and one that cannot be compared any more
     must be replaceable.
 
@@ -106,18 +110,20 @@ def judge(
       metrics: Name -> the candidate's value over the whole split.
       slices: Slice -> name -> value; recorded.
       baseline: What to compare with.
+      undefined: Name -> why the rows leave the metric without a value.
     """
     checks = tuple(
-        _check(name, bound, limit, metrics.get(name), baseline)
+        _check(name, bound, limit, metrics.get(name), baseline, undefined.get(name))
         for name, threshold in options.thresholds.items()
         for bound, limit in _bounds(threshold)
     )
-    failed = [check for check in checks if not check.passed]
+    # Several bounds of one metric can fail for one reason.
+    failed = tuple(dict.fromkeys(check.reason for check in checks if not check.passed))
     blessed = not failed
     if options.ungated:
         reason = "blessed: ungated, no threshold was asked for"
     elif failed:
-        reason = "not blessed: " + "; ".join(check.reason for check in failed)
+        reason = "not blessed: " + "; ".join(failed)
     else:
         reason = "blessed: " + "; ".join(check.reason for check in checks)
     if baseline.state == "unusable":
@@ -141,12 +147,17 @@ def _bounds(threshold: Threshold) -> Iterator[tuple[Bound, float]]:
             yield bound, limit
 
 
-def _check(name: str, bound: Bound, limit: float, value: float | None, baseline: BaselineOutcome) -> Check:
+def _check(
+    name: str, bound: Bound, limit: float, value: float | None, baseline: BaselineOutcome, undefined: str | None
+) -> Check:
     is_change = bound in _CHANGES
     sign = ">=" if bound in _LOWER else "<="
     baseline_value = baseline.metrics.get(name)
-    applied = not is_change or baseline.state == "compared"
-    if not applied:
+    applied = not is_change or baseline.state == "compared" or undefined is not None
+    if undefined is not None:
+        passed = False
+        reason = f"{name} is undefined: {undefined}"
+    elif not applied:
         passed = True
         why = "nothing is served yet" if baseline.state == "none" else f"version {baseline.version} cannot be compared"
         reason = f"{name} change {sign} {limit:g} not applied, {why}"
@@ -190,7 +201,7 @@ def _summary(options: EvaluateOptions, metrics: Mapping[str, float], blessed: bo
     parts = []
     for name, value in metrics.items():
         text = f"{name} {_number(value)}"
-        threshold = options.thresholds.get(name)
+        threshold = options.thresholds.get(name) if math.isfinite(value) else None
         if threshold is not None and threshold.min is not None:
             text += f" {'>=' if value >= threshold.min else '<'} {threshold.min:g}"
         if threshold is not None and threshold.max is not None:
@@ -201,6 +212,8 @@ def _summary(options: EvaluateOptions, metrics: Mapping[str, float], blessed: bo
 
 
 def _number(value: float) -> str:
+    if not math.isfinite(value):
+        return "undefined"
     return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.6g}"
 
 

@@ -1,5 +1,6 @@
 """The Evaluator with real TFMA, on a real SavedModel."""
 
+import json
 import math
 from pathlib import Path
 
@@ -145,6 +146,26 @@ def test_every_metric_for_a_regression_has_its_value(rows: Rows, tmp_path: Path)
     assert failure.metric_threshold.value_threshold.upper_bound.value == 0.1
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("label", [0, 1])
+def test_a_split_with_one_label_only_has_no_auc_and_blesses_nothing(rows: Rows, tmp_path: Path, label: int) -> None:
+    """TFMA says 0, which would read as a bad model; in a slice with one label only, auc has no value either."""
+    spec = EvaluateSpec(
+        options=EvaluateOptions(thresholds={"auc": Threshold(min=0.5)}, slices=("size",)), label="y", push_dir=None
+    )
+    found = evaluate(tmp_path, [{**row, "y": label} for row in rows], tiny_model.save_model, spec)
+    reason = f"not blessed: auc is undefined: every label of the eval split is {label}"
+    assert found.verdict["reason"] == reason
+    assert found.blessing.get_string_custom_property("reason") == reason
+    assert found.blessing.get_int_custom_property("blessed") == 0
+    assert found.blessing.get_string_custom_property("summary").startswith("auc undefined, accuracy 0.")
+    assert set(found.verdict["metrics"]) == {"auc", "accuracy"}
+    assert set(json.loads(found.blessing.get_string_custom_property("metrics"))) == {"accuracy"}
+    assert found.verdict["slices"]["size=0"]["auc"] is None
+    assert found.verdict["slices"]["size=0"]["accuracy"] is not None
+    assert not model_eval_lib.load_validation_result(str(found.dir)).validation_ok
+
+
 def _serve(root: Path, **model: object) -> Path:
     """Pushes a model and returns the push folder."""
     model_dir = tiny_model.save_model(root / "served", **model)  # type: ignore[arg-type]
@@ -210,7 +231,11 @@ def test_a_baseline_named_by_the_driver_but_gone_is_not_compared(rows: Rows, tmp
 def test_a_sliced_column_that_is_not_in_the_schema_names_the_nearest(rows: Rows, tmp_path: Path) -> None:
     """The message tells what to write, before anything is computed."""
     spec = EvaluateSpec(options=EvaluateOptions(ungated=True, slices=("kin",)), label="y")
-    with pytest.raises(ConfigurationError, match=r"evaluate\.slices: 'kin' is not known, did you mean 'kind'"):
+    message = (
+        r"^evaluate\.slices: 'kin' is not a column with a value in the training split, did you mean 'kind'\? "
+        "Known are kind, size, x, y$"
+    )
+    with pytest.raises(ConfigurationError, match=message):
         evaluate(tmp_path, rows, tiny_model.save_model, spec)
 
 

@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from lockstep.components.evaluator.metrics import METRICS, undefined
 from lockstep.components.evaluator.options import EvaluateOptions, Threshold
 from lockstep.components.evaluator.verdict import BaselineOutcome, Verdict, judge
 
@@ -43,6 +44,38 @@ def test_a_value_that_is_absent_or_not_finite_is_not_blessed(value: float | None
     verdict = _judge(Threshold(max=0.9) if value != math.inf else Threshold(min=0.9), value)
     assert not verdict.blessed
     assert "auc has no value" in verdict.reason
+
+
+@pytest.mark.parametrize("baseline", [_NOTHING_SERVED, BaselineOutcome(state="compared", metrics={"auc": math.nan})])
+def test_an_undefined_metric_lets_no_model_pass(baseline: BaselineOutcome) -> None:
+    """Whatever its bounds, also one on the change only; the sentence says why, once."""
+    for threshold in (Threshold(min=0.0), Threshold(min_change=-1.0), Threshold(min=0.0, max=1.0, min_change=-1.0)):
+        verdict = judge(
+            EvaluateOptions(thresholds={"auc": threshold}),
+            {"auc": math.nan, "accuracy": 0.9},
+            {},
+            baseline,
+            {"auc": "every label of the eval split is 1"},
+        )
+        assert not verdict.blessed
+        assert verdict.reason == "not blessed: auc is undefined: every label of the eval split is 1"
+        assert verdict.summary == "auc undefined, accuracy 0.9; not blessed"
+        assert json.loads(verdict.to_json())["metrics"] == {"auc": None, "accuracy": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("mean_label", "names"),
+    [
+        (1.0, {"auc", "balanced_accuracy", "specificity"}),
+        (0.0, {"auc", "auc_precision_recall", "balanced_accuracy", "recall", "f1"}),
+        (0.5, set()),
+        (math.nan, set()),
+        (None, set()),
+    ],
+)
+def test_metrics_are_undefined_without_the_labels_that_they_need(mean_label: float | None, names: set[str]) -> None:
+    """By their definitions: an area needs both, a recall the ones, a specificity the zeros."""
+    assert set(undefined(METRICS, mean_label, "the eval split")) == names
 
 
 @pytest.mark.parametrize(
