@@ -39,6 +39,7 @@ def build_pipeline(config: PipelineConfig, *, root: RootFiles, folder: pathlib.P
         # A function of the user's may take any columns and make the label of others: TFX tells what it misses.
         required_columns=tuple(dict.fromkeys((*config.features, *config.evaluate.slices))),
         complete_columns=config.label_columns if config.features else (),
+        complete_if_present=() if config.features else config.label_columns,
         on_missing=config.label.missing,
     )
     examples = example_gen.outputs["examples"]

@@ -36,8 +36,9 @@ class ExampleGen(component.FileBasedExampleGen):
 
     Args:
       data: Which files, how they are read, splits and shards.
-      required_columns: Columns that must be there.
+      required_columns: Columns that must be there, with a value in some row of the split ``train``.
       complete_columns: Columns that must be there with a value in every row: the label's.
+      complete_if_present: Columns that must have a value in every row if they are there.
       on_missing: What a row without such a value means: ``error`` stops, ``drop`` leaves the row out and counts it.
 
     Raises:
@@ -53,11 +54,15 @@ class ExampleGen(component.FileBasedExampleGen):
         data: DataOptions,
         required_columns: Sequence[str] = (),
         complete_columns: Sequence[str] = (),
+        complete_if_present: Sequence[str] = (),
         on_missing: Literal["error", "drop"] = "error",
     ) -> None:
         folder, pattern = split_path(data.path)
         requirements = Requirements(
-            columns=tuple(required_columns), complete_columns=tuple(complete_columns), on_missing=on_missing
+            columns=tuple(required_columns),
+            complete_columns=tuple(complete_columns),
+            complete_if_present=tuple(complete_if_present),
+            on_missing=on_missing,
         )
         split = example_gen_pb2.SplitConfig.Split
         spec = ExampleGenComponentSpec(

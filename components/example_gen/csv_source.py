@@ -37,12 +37,18 @@ class CsvSource:
         self._declared = data.types
         self._block_bytes = _BLOCK_BYTES
         self._headers = {path: csv_text.read_header(path, data.options) for path in files}
-        for path in [path for path, header in self._headers.items() if not header.names]:
+        empty = [path for path, header in self._headers.items() if not header.names]
+        if len(empty) == len(files):
+            raise DataError(f"{files[0]}: no rows, not even a header")
+        for path in empty:
             _log.warning("%s: the file is empty", path)
             del self._headers[path]
-        if not self._headers:
-            raise DataError(f"{files[0]}: no rows, not even a header")
         self.columns = self._check_headers()
+        self.unreadable: Mapping[str, str] = {}
+        if any(header.has_rows for header in self._headers.values()):  # else no rows at all are an error, told once
+            for path, header in self._headers.items():
+                if not header.has_rows:
+                    _log.warning("%s: no rows under the header", path)
 
     def infer_types(self) -> dict[str, ColumnType]:
         """Returns the type of each column, declared or seen in all files.
@@ -152,7 +158,6 @@ class CsvSource:
         """Gives the number of the first row, and each named column's cells as strings, missing ones as null."""
         header = self._headers[path].names
         if not self._headers[path].has_rows:
-            _log.warning("%s: no rows under the header", path)
             return
         first_row = 0
         unnamed = [i for i, name in enumerate(header) if not name]

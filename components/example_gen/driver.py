@@ -6,7 +6,7 @@ from tfx.components.example_gen import driver, input_processor
 from tfx.proto import example_gen_pb2, range_config_pb2
 
 from lockstep.components.errors import DataError
-from lockstep.components.example_gen.files import fingerprint, matched_files
+from lockstep.components.example_gen.files import input_fingerprint, matched_files
 
 
 class ContentDriver(driver.FileBasedDriver):
@@ -48,9 +48,10 @@ class ContentInputProcessor(input_processor.FileBasedInputProcessor):
         Raises:
           DataError: No file matches.
         """
-        parts = []
-        for split in self._splits:
-            files = matched_files(self._input_base_uri, self.get_pattern_for_span_version(split.pattern, span, version))
-            content = fingerprint(self._input_base_uri, files)
-            parts.append(f"split:{split.name},num_files:{len(files)},blake2b:{content}")
-        return "\n".join(parts)
+        files_by_split = {
+            split.name: matched_files(
+                self._input_base_uri, self.get_pattern_for_span_version(split.pattern, span, version)
+            )
+            for split in self._splits
+        }
+        return input_fingerprint(self._input_base_uri, files_by_split)

@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from tfx import types
+from tfx.components.example_gen import utils
 from tfx.components.util import examples_utils
 from tfx.dsl.components.base import base_beam_executor, base_executor
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
-from lockstep.components.example_gen.files import matched_files
+from lockstep.components.example_gen.files import UnchangedInput, matched_files
 from lockstep.components.example_gen.ingest import ingest
 from lockstep.components.example_gen.spec import ExampleGenSpec
 
@@ -41,15 +42,19 @@ class Executor(base_beam_executor.BaseBeamExecutor):
 
         Raises:
           DataError: The input cannot be used.
-          StepFailed: There is no space left.
+          StepFailed: There is no space left, or a file is not what the driver's fingerprint says: the cache would
+            serve what was read under the name of what the driver saw.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         spec = ExampleGenSpec.from_json(exec_properties["spec"])
         input_config = example_gen_pb2.Input()
         proto_utils.json_to_proto(exec_properties[standard_component_specs.INPUT_CONFIG_KEY], input_config)
-        files = matched_files(exec_properties[standard_component_specs.INPUT_BASE_KEY], input_config.splits[0].pattern)
+        (split,) = input_config.splits
+        folder = exec_properties[standard_component_specs.INPUT_BASE_KEY]
+        files = matched_files(folder, split.pattern)
+        unchanged = UnchangedInput(folder, {split.name: files}, exec_properties.get(utils.FINGERPRINT_PROPERTY_NAME))
         artifact = artifact_utils.get_single_instance(output_dict[standard_component_specs.EXAMPLES_KEY])
-        manifest = ingest(files, spec.data, Path(artifact.uri), spec.requirements)
+        manifest = ingest(files, spec.data, Path(artifact.uri), spec.requirements, unchanged.check)
         artifact.split_names = artifact_utils.encode_split_names(list(manifest.rows))
         examples_utils.set_payload_format(artifact, example_gen_pb2.FORMAT_TF_EXAMPLE)
         examples_utils.set_file_format(artifact, "tfrecords_gzip")

@@ -1,20 +1,21 @@
-"""Which files a path means, and the fingerprint of what is in them."""
+"""Which files a path means, the fingerprint of what is in them, and whether it stays the same while they are read."""
 
 import difflib
 import glob
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from lockstep.components.errors import DataError
+from lockstep.components.errors import DataError, StepFailed
 
 Format = Literal["csv", "parquet"]
 
 _CHUNK_BYTES = 1 << 20
 _FORMATS: dict[str, Format] = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".pq": "parquet"}
+_MAX_NAMED = 3
 _COMPRESSED = (".gz", ".bz2", ".zst", ".zip")
 
 
@@ -62,6 +63,45 @@ def fingerprint(folder: str, files: Sequence[str]) -> str:
     return whole.hexdigest()
 
 
+def input_fingerprint(folder: str, files_by_split: Mapping[str, Sequence[str]]) -> str:
+    """Returns what TFX's metadata keep of the input; a step's output is used again only where it is the same."""
+    return "\n".join(
+        f"split:{name},num_files:{len(files)},blake2b:{fingerprint(folder, files)}"
+        for name, files in files_by_split.items()
+    )
+
+
+class UnchangedInput:
+    """Tells whether files hold to the end of the reading what the fingerprint says that they hold.
+
+    Args:
+      folder: What the files' names are relative to.
+      files_by_split: TFX's input split -> its files.
+      expected: Their ``input_fingerprint``; None takes it now.
+    """
+
+    def __init__(self, folder: str, files_by_split: Mapping[str, Sequence[str]], expected: str | None) -> None:
+        self._folder = folder
+        self._files_by_split = files_by_split
+        self._seen = {path: _status(path) for files in files_by_split.values() for path in files}
+        self._expected = input_fingerprint(folder, files_by_split) if expected is None else expected
+
+    def check(self) -> None:
+        """Reads all files once more, at some 1 GB/s: sizes and times miss an edit that keeps both.
+
+        Raises:
+          StepFailed: They hold something else now.
+        """
+        try:
+            same = input_fingerprint(self._folder, self._files_by_split) == self._expected
+        except OSError:  # one was removed
+            same = False
+        if not same:
+            # The fingerprint does not tell which; where size and time do not either, it was before we began to read.
+            changed = [path for path, status in self._seen.items() if _status(path) != status] or list(self._seen)
+            raise StepFailed(f"{_few(changed)} changed while it was read; run again when nothing writes to it")
+
+
 def format_of(files: Sequence[str]) -> Format:
     """Returns the one format that the names of all files say.
 
@@ -83,6 +123,18 @@ def format_of(files: Sequence[str]) -> Format:
     return next(iter(by_format))
 
 
+def _status(path: str) -> tuple[int, int, int] | None:
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _few(paths: Sequence[str]) -> str:
+    return " or ".join(paths[:_MAX_NAMED]) + (" or another file" if len(paths) > _MAX_NAMED else "")
+
+
 def _literal(pattern: str) -> str | None:
     """Returns the one name that the pattern means, or None where it is a real glob."""
     name = re.sub(r"\[([*?[])\]", r"\1", pattern)
@@ -95,5 +147,7 @@ def _nothing_found(folder: Path, pattern: str) -> str:
     name = _literal(pattern)
     if name is None:
         return f"data.path: no file in {folder} matches {pattern!r} (hidden files and files named _* do not count)"
+    if (folder / name).exists():
+        return f"data.path: not a regular file: {folder / name}; give a file, a folder or a glob"
     near = difflib.get_close_matches(name, os.listdir(folder), n=1)  # noqa: PTH208 - names are wanted, not paths
     return f"data.path: no such file: {folder / name}" + (f"; did you mean {near[0]!r}?" if near else "")

@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lockstep.components.errors import DataError
+from lockstep.components.errors import DataError, StepFailed
 from lockstep.components.example_gen.arrow_buffers import is_valid
 from lockstep.components.example_gen.csv_source import CsvSource
 from lockstep.components.example_gen.encoding import encode_examples, frame_records
 from lockstep.components.example_gen.files import format_of
-from lockstep.components.example_gen.options import DataOptions, Requirements
+from lockstep.components.example_gen.options import ColumnType, DataOptions, Requirements
 from lockstep.components.example_gen.parquet_source import ParquetSource
 from lockstep.components.example_gen.row_hash import Hashes, hash_rows
 from lockstep.components.example_gen.shards import MANIFEST_NAME, Manifest, ShardWriter, published_folder
@@ -27,6 +27,7 @@ from lockstep.components.example_gen.source import RowBatch, Source, missing_col
 _log = logging.getLogger(__name__)
 _progress = logging.getLogger("lockstep.progress")
 
+_TRAIN = "train"  # the split of which the schema is made, and what Transform takes for its input
 _PROGRESS_EVERY_S = 1.0
 _MAX_OVERHEAD_BYTES = 64 << 20  # of a batch's records: the names of many columns are far longer than their values
 _CELL_OVERHEAD_BYTES = 24
@@ -47,7 +48,13 @@ def open_source(files: Sequence[str], data: DataOptions) -> Source:
     return CsvSource(files, data) if kind == "csv" else ParquetSource(files, data)
 
 
-def ingest(files: Sequence[str], data: DataOptions, folder: Path, requirements: Requirements) -> Manifest:
+def ingest(
+    files: Sequence[str],
+    data: DataOptions,
+    folder: Path,
+    requirements: Requirements,
+    check_input: Callable[[], None] = lambda: None,
+) -> Manifest:
     """Writes all rows as sharded TFRecords under ``folder``, whole or not at all; the same input gives the same bytes.
 
     A row goes to its split by the hash of its values (``row_hash``). Within a split the rows of a batch are put in the
@@ -59,29 +66,32 @@ def ingest(files: Sequence[str], data: DataOptions, folder: Path, requirements: 
       data: Splits, shards, declared types and how the text is read; ``path`` is not used.
       folder: The artifact's; made if absent.
       requirements: Checked before anything is written, and on every row.
+      check_input: Raises if the files changed since the reading began. Called when all rows are read, before anything
+        is published, and before a fault in the data is told, which may be but two versions of a file.
 
     Raises:
       DataError: The input cannot be used.
-      StepFailed: There is no space left.
+      StepFailed: There is no space left, or ``check_input`` says so.
     """
-    source = open_source(files, data)
-    for name in (*requirements.columns, *requirements.complete_columns):
-        if name not in source.columns:
-            raise DataError(missing_column(name, files[0], source.columns))
-    types = source.infer_types()
-    tally = _Tally(source, requirements)
-    with published_folder(folder) as staging:
-        with ShardWriter(staging, tuple(data.splits), data.num_shards) as writer:
-            max_rows = max(1, _MAX_OVERHEAD_BYTES // sum(_CELL_OVERHEAD_BYTES + len(name.encode()) for name in types))
-            parts = (part for batch in source.batches(types) for part in tally.kept(batch).parts(max_rows))
-            for records in _map_ahead(lambda part: _records(part, data), parts):
-                for split, order in records.order.items():
-                    writer.write(split, records.framed, order)
-            tally.check_rows(files, {name: sum(s.records for s in shards) for name, shards in writer.shards().items()})
-        manifest = Manifest(
-            shards=writer.shards(), types=types, missing=dict(tally.missing), dropped=dict(tally.dropped)
-        )
-        (staging / MANIFEST_NAME).write_text(manifest.to_json())
+    try:
+        source = open_source(files, data)
+        _check_columns(source, requirements, files[0])
+        types = source.infer_types()
+        tally = _Tally(source, requirements)
+        with published_folder(folder) as staging:
+            with ShardWriter(staging, tuple(data.splits), data.num_shards) as writer:
+                _write_rows(source, types, data, tally, writer)
+                tally.check(files, {name: sum(s.records for s in shards) for name, shards in writer.shards().items()})
+            manifest = Manifest(
+                shards=writer.shards(), types=types, missing=dict(tally.missing), dropped=dict(tally.dropped)
+            )
+            (staging / MANIFEST_NAME).write_text(manifest.to_json())
+            check_input()
+    except StepFailed:
+        raise
+    except Exception:
+        check_input()
+        raise
     return manifest
 
 
@@ -91,21 +101,51 @@ def assign_splits(hashes: Hashes, weights: Sequence[int]) -> npt.NDArray[np.int6
     return np.searchsorted(np.cumsum(weights), buckets, side="right")
 
 
+def _check_columns(source: Source, requirements: Requirements, path: str) -> None:
+    required = (*requirements.columns, *requirements.complete_columns)
+    for name in (*required, *requirements.complete_if_present):
+        if name in source.unreadable:
+            raise DataError(source.unreadable[name])
+    for name in required:
+        if name not in source.columns:
+            raise DataError(missing_column(name, path, source.columns))
+    for problem in source.unreadable.values():
+        _log.warning("%s; it is left out", problem)
+
+
+def _write_rows(
+    source: Source, types: Mapping[str, ColumnType], data: DataOptions, tally: "_Tally", writer: ShardWriter
+) -> None:
+    max_rows = max(1, _MAX_OVERHEAD_BYTES // sum(_CELL_OVERHEAD_BYTES + len(name.encode()) for name in types))
+    parts = (part for batch in source.batches(types) for part in tally.kept(batch).parts(max_rows))
+    for records in _map_ahead(lambda part: _records(part, data, tally.required), parts):
+        tally.valued |= records.valued
+        for split, order in records.order.items():
+            writer.write(split, records.framed, order)
+
+
 @dataclasses.dataclass(frozen=True)
 class _Records:
-    """A batch as records in TFRecord framing, and each split's rows in the order in which they are written."""
+    """A batch as records in TFRecord framing, and each split's rows in the order in which they are written.
+
+    ``valued`` are the required columns that have a value in some row of the batch that is trained on.
+    """
 
     framed: pa.Array
     order: dict[str, npt.NDArray[np.int64]]
+    valued: frozenset[str]
 
 
-def _records(batch: RowBatch, data: DataOptions) -> _Records:
+def _records(batch: RowBatch, data: DataOptions, required: Sequence[str]) -> _Records:
     hashes = hash_rows(batch.hashed.items(), batch.num_rows)
+    splits = tuple(data.splits)
     assigned = assign_splits(hashes, tuple(data.splits.values()))
     framed = frame_records(encode_examples(batch.columns, batch.num_rows))
     # By the high bits: the low ones tell the split, and would be alike within it.
     order = np.argsort(hashes >> np.uint64(16), kind="stable")
-    return _Records(framed, {split: order[assigned[order] == index] for index, split in enumerate(data.splits)})
+    trained = assigned == splits.index(_TRAIN) if _TRAIN in splits else np.ones(batch.num_rows, np.bool_)
+    valued = frozenset(name for name in required if (is_valid(batch.columns[name]) & trained).any())
+    return _Records(framed, {split: order[assigned[order] == index] for index, split in enumerate(splits)}, valued)
 
 
 def _map_ahead(function: Callable[[_T], _U], items: Iterable[_T]) -> Iterator[_U]:
@@ -128,14 +168,18 @@ class _Tally:
 
     def __init__(self, source: Source, requirements: Requirements) -> None:
         self._source = source
-        self._requirements = requirements
+        self._on_missing = requirements.on_missing
+        if_present = [name for name in requirements.complete_if_present if name in source.columns]
+        self._complete = dict.fromkeys([*requirements.complete_columns, *if_present])
         self._rows = 0
         self._reported_at = time.monotonic()
+        self.required = requirements.columns
+        self.valued: frozenset[str] = frozenset()
         self.missing: collections.Counter[str] = collections.Counter()
         self.dropped: collections.Counter[str] = collections.Counter()
 
     def kept(self, batch: RowBatch) -> RowBatch:
-        for name in self._requirements.complete_columns:
+        for name in self._complete:
             if batch.columns[name].null_count:
                 batch = self._without_missing(batch, name)
         for name, values in batch.columns.items():
@@ -146,7 +190,7 @@ class _Tally:
             _progress.info("%s rows", f"{self._rows:,}")
         return batch
 
-    def check_rows(self, files: Sequence[str], rows: dict[str, int]) -> None:
+    def check(self, files: Sequence[str], rows: dict[str, int]) -> None:
         if not self._rows:
             lost = ", ".join(f"{count} {reason}" for reason, count in self.dropped.items())
             raise DataError(f"{', '.join(files[:3])}: no rows" + (f" are left ({lost})" if lost else ""))
@@ -156,6 +200,13 @@ class _Tally:
                     f"the split {split!r} is empty: none of {self._rows} rows came to it; "
                     "give more rows, other weights in data.splits, or leave the split out"
                 )
+        for name in self.required:
+            if name not in self.valued:
+                # SchemaGen would not list it, and Transform then say that the data have no such column.
+                of_split = f" of the split {_TRAIN!r}" if _TRAIN in rows and self.missing[name] < self._rows else ""
+                raise DataError(
+                    f"column {name!r} has no value in any row{of_split}; leave it out of features (and evaluate.slices)"
+                )
         for name, count in self.missing.items():
             if count == self._rows:
                 _log.warning("column %r has no value in any row; its feature is absent from all examples", name)
@@ -164,7 +215,7 @@ class _Tally:
 
     def _without_missing(self, batch: RowBatch, name: str) -> RowBatch:
         keep = is_valid(batch.columns[name])
-        if self._requirements.on_missing == "error":
+        if self._on_missing == "error":
             where = self._source.place(batch.path, batch.first_row + int(np.flatnonzero(~keep)[0]))
             raise DataError(f"{where}: column {name!r} has no value, and every row needs one")
         self.dropped[f"without {name}"] += int((~keep).sum())

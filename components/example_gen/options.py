@@ -44,7 +44,8 @@ class DataOptions:
       path: A file, a folder or a glob; relative paths are relative to the YAML file. Hidden files and files named
         ``_*`` in a folder or glob are left out. TFX's ``{SPAN}``, ``{VERSION}`` and date patterns are understood.
         CSV may be compressed: gzip, bzip2, zstd, or a zip archive of one file.
-      format: ``csv`` or ``parquet``; None picks by the file's name.
+      format: ``csv`` or ``parquet``; None picks by the file's name. A Parquet column that holds neither numbers,
+        strings nor times, such as lists, is left out with a warning, and is an error where it is needed.
       splits: Name of split -> weight (integers of 1 or more). A row goes to a split by the hash of its values, so
         it stays there when rows are added.
       num_shards: Files per split, 1 or more.
@@ -81,13 +82,16 @@ class Requirements:
     """What the rest of the pipeline needs of the rows.
 
     Args:
-      columns: Must be there.
+      columns: Must be there, with a value in some row of the split ``train`` (of all rows, without such a split).
       complete_columns: Must be there, and have a value in every row: the label's.
+      complete_if_present: Need not be there, but must have a value in every row if they are: the label's where a
+        function of the user's may make it of other columns.
       on_missing: What a row without such a value means: ``error`` stops, ``drop`` leaves the row out and counts it.
     """
 
     columns: tuple[str, ...] = ()
     complete_columns: tuple[str, ...] = ()
+    complete_if_present: tuple[str, ...] = ()
     on_missing: Literal["error", "drop"] = "error"
 
     def __post_init__(self) -> None:

@@ -25,44 +25,55 @@ class ParquetSource:
     """Reads Parquet files in bounded memory; the files' own types are the columns' types.
 
     Booleans become 0 and 1, dates and timestamps seconds since 1970 in UTC, decimals floats, NaN missing. A column that
-    is int in one file and float in another is float in all.
+    is int in one file and float in another is float in all. Columns of other types, such as lists, are ``unreadable``.
 
     Args:
       files: Paths; all have the same columns, in any order.
       data: Declared types.
 
     Raises:
-      DataError: On construction, when a file or column cannot be used.
+      DataError: On construction, when a file or no column can be used.
     """
 
     def __init__(self, files: Sequence[str], data: DataOptions) -> None:
         self._declared = data.types
         self._schemas = {path: _schema(path) for path in files}
         first = files[0]
-        self.columns = tuple(name for name in self._schemas[first].names if not _PANDAS_INDEX.fullmatch(name))
-        if len(set(self.columns)) < len(self.columns):
-            raise DataError(f"{first}: a column name occurs more than once: {', '.join(self.columns)}")
+        columns = tuple(name for name in self._schemas[first].names if not _PANDAS_INDEX.fullmatch(name))
+        if len(set(columns)) < len(columns):
+            raise DataError(f"{first}: a column name occurs more than once: {', '.join(columns)}")
         for path, schema in self._schemas.items():
-            differing = {name for name in schema.names if not _PANDAS_INDEX.fullmatch(name)} ^ set(self.columns)
+            differing = {name for name in schema.names if not _PANDAS_INDEX.fullmatch(name)} ^ set(columns)
             if differing:
                 names = ", ".join(sorted(differing))
                 raise DataError(f"{path}: its columns are not those of {first}; only in one: {names}")
+        self.unreadable: Mapping[str, str] = {
+            name: problem
+            for path, schema in reversed(self._schemas.items())  # so that the first file's problem stays
+            for name in columns
+            if (problem := _why_unreadable(path, schema.field(name)))
+        }
+        self.columns = tuple(name for name in columns if name not in self.unreadable)
+        if columns and not self.columns:
+            raise DataError(self.unreadable[columns[0]])
         for name in self._declared:
-            if name not in self.columns:
-                raise DataError(f"data.types.{name}: {missing_column(name, first, self.columns)}")
+            if name in self.unreadable:
+                raise DataError(self.unreadable[name])
+            if name not in columns:
+                raise DataError(f"data.types.{name}: {missing_column(name, first, columns)}")
 
     def infer_types(self) -> dict[str, ColumnType]:
         """Returns the type of each column, declared or the files'.
 
         Raises:
-          DataError: A column holds what no feature can, or differs between files beyond int and float.
+          DataError: A column differs between files beyond int and float.
         """
         types: dict[str, ColumnType] = {}
         for name in self.columns:
             if name in self._declared:
                 types[name] = self._declared[name]
                 continue
-            kinds = {path: _column_type(path, schema.field(name)) for path, schema in self._schemas.items()}
+            kinds = {path: _column_type(schema.field(name).type) for path, schema in self._schemas.items()}
             found = {kind for kind in kinds.values() if kind is not None} or {"float"}
             if found == {"int", "float"}:
                 found = {"float"}
@@ -137,19 +148,25 @@ def _schema(path: str) -> pa.Schema:
         raise DataError(f"{path}: not a Parquet file: {e}") from e
 
 
-def _column_type(path: str, field: pa.Field) -> ColumnType | None:
-    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-    if pa.types.is_null(kind):
+def _why_unreadable(path: str, field: pa.Field) -> str | None:
+    kind = _value_type(field.type)
+    if pa.types.is_null(kind) or _column_type(kind) is not None:
         return None
+    return f"{path}: column {field.name!r} is of type {field.type}; only numbers, strings and times can be read"
+
+
+def _column_type(kind: pa.DataType) -> ColumnType | None:
+    """Returns the type of feature, None for a column without values or of values that no feature can hold."""
+    kind = _value_type(kind)
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return "int"
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return "float"
-    if _is_bytes(kind):
-        return "string"
-    raise DataError(
-        f"{path}: column {field.name!r} is of type {field.type}; only numbers, strings and times can be read"
-    )
+    return "string" if _is_bytes(kind) else None
+
+
+def _value_type(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

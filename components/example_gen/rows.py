@@ -33,10 +33,14 @@ def read_examples(
       options: How CSV text is read.
 
     Raises:
-      DataError: No file, no rows, none of the columns, or a value that does not have its type.
+      DataError: No file, no rows, none of the columns, one whose type no feature has, or a value
+        that does not have its type.
     """
     files = matched_files(*split_path(path))
     source = open_source(files, DataOptions(path=path, options=options))
+    for name in types:
+        if name in source.unreadable:
+            raise DataError(source.unreadable[name])
     known = {name: kind for name, kind in types.items() if name in source.columns}
     if not known:
         raise DataError(f"{path} has none of the columns {', '.join(types)} (columns: {', '.join(source.columns)})")

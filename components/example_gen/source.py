@@ -55,6 +55,9 @@ class Source(Protocol):
     """Files of one format; all errors are ``DataError``."""
 
     columns: tuple[str, ...]
+    """Those that can be read, in the order of the first file."""
+    unreadable: Mapping[str, str]
+    """Other columns -> why no feature can hold their values, for a message."""
 
     def infer_types(self) -> dict[str, ColumnType]:
         """Returns the type of each column, declared or found in all files."""

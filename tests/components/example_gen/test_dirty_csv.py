@@ -237,3 +237,67 @@ def test_no_row_left_after_dropping_is_an_error(ingest_text: Ingest) -> None:
     """The message says where the rows went."""
     with pytest.raises(DataError, match=r"no rows are left \(1 without tips\)"):
         ingest_text("fare,tips\n1,\n", Requirements(complete_columns=("tips",), on_missing="drop"))
+
+
+def test_a_column_that_must_be_complete_if_there_may_be_absent(ingest_text: Ingest) -> None:
+    """A user's function may make the label of other columns."""
+    assert ingest_text("fare\n1\n", Requirements(complete_if_present=("tips",))).rows() == [{"fare": [1]}]
+
+
+def test_a_column_that_must_be_complete_if_there_is_complete_or_stops_the_run(ingest_text: Ingest) -> None:
+    """As the label of declared features; with ``drop`` its rows are left out."""
+    text = "fare,tips\n1,2\n3,\n"
+    with pytest.raises(DataError, match=r"rows\.csv:3: column 'tips' has no value, and every row needs one"):
+        ingest_text(text, Requirements(complete_if_present=("tips",)))
+    result = ingest_text(text, Requirements(complete_if_present=("tips",), on_missing="drop"))
+    assert result.rows() == [{"fare": [1], "tips": [2]}]
+    assert result.manifest.dropped == {"without tips": 1}
+
+
+def test_a_required_column_without_any_value_is_an_error(ingest_text: Ingest) -> None:
+    """Transform could not learn from it; one that nobody asks for is only reported."""
+    text = "a,b\n1,\n2,\n"
+    with pytest.raises(
+        DataError, match=r"^column 'b' has no value in any row; leave it out of features \(and evaluate\.slices\)$"
+    ):
+        ingest_text(text, Requirements(columns=("a", "b")))
+    assert ingest_text(text, Requirements(columns=("a",))).manifest.missing == {"a": 0, "b": 2}
+
+
+def test_a_required_column_needs_a_value_in_the_split_that_is_trained_on(ingest_text: Ingest) -> None:
+    """The schema is made of that split alone."""
+    splits = {"train": 1, "eval": 1}
+    requirements = Requirements(columns=("a", "b"))
+    lines = [f"{i},{i}\n" for i in range(40)]
+    trained = {row["a"][0] for row in ingest_text("a,b\n" + "".join(lines), splits=splits).rows("train")}
+    empty = "".join(f"{i},\n" for i in range(40, 80))  # of these some come to each split
+    in_train = "".join(line for i, line in enumerate(lines) if i in trained)
+    in_eval = "".join(line for i, line in enumerate(lines) if i not in trained)
+    assert ingest_text("a,b\n" + empty + in_train, requirements, splits=splits).manifest.missing["b"] == 40
+    with pytest.raises(DataError, match="column 'b' has no value in any row of the split 'train'; leave it out"):
+        ingest_text("a,b\n" + empty + in_eval, requirements, splits=splits)
+
+
+@pytest.mark.parametrize(("text", "message"), [("", "not even a header"), ("a,b\n", "no rows")])
+def test_a_file_without_rows_is_told_once(
+    ingest_text: Ingest, caplog: pytest.LogCaptureFixture, text: str, message: str
+) -> None:
+    """As the error; a warning before it would say the same."""
+    with caplog.at_level(logging.WARNING), pytest.raises(DataError, match=message):
+        ingest_text(text)
+    assert not caplog.records
+
+
+def test_a_file_without_rows_among_others_is_reported_once(
+    tmp_path: Path, ingest_path: Ingest, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Though files are read twice."""
+    (tmp_path / "a.csv").write_text("x\n1\n")
+    (tmp_path / "b.csv").write_text("x\n")
+    (tmp_path / "c.csv").write_text("")
+    with caplog.at_level(logging.WARNING):
+        assert ingest_path(tmp_path / "*.csv").rows() == [{"x": [1]}]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path}/c.csv: the file is empty",
+        f"{tmp_path}/b.csv: no rows under the header",
+    ]

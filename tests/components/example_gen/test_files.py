@@ -96,3 +96,12 @@ def test_the_format_is_told_by_the_names() -> None:
         format_of(["a.csv", "README.md"])
     with pytest.raises(DataError, match="differ in format"):
         format_of(["a.csv", "b.parquet"])
+
+
+def test_what_is_no_regular_file_is_said_to_be_none(tmp_path: Path) -> None:
+    """A device, or a pipe, can be read only once; the name is not misspelt."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(DataError) as failure:
+            _names(path)
+        assert str(failure.value) == f"data.path: not a regular file: {path}; give a file, a folder or a glob"

@@ -90,18 +90,45 @@ def test_files_agree_on_float_where_one_has_fractions(tmp_path: Path, ingest_pat
 
 
 @pytest.mark.parametrize(
-    ("array", "message"),
+    ("array", "kind"),
+    [(pa.array([[1], [2]]), "list<item: int64>"), (pa.array([{"a": 1}, None]), "struct<a: int64>")],
+)
+def test_a_column_of_a_type_that_no_feature_has_is_left_out(
+    tmp_path: Path, ingest_path: Ingest, caplog: pytest.LogCaptureFixture, array: pa.Array, kind: str
+) -> None:
+    """With a warning, where nothing needs it."""
+    path = _write(tmp_path / "rows.parquet", c=array, n=pa.array([1, 2]))
+    with caplog.at_level(logging.WARNING):
+        result = ingest_path(path, Requirements(columns=("n",), complete_if_present=("y",)))
+    assert sorted(row["n"][0] for row in result.rows()) == [1, 2]
+    assert result.manifest.types == {"n": "int"}
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{path}: column 'c' is of type {kind}; only numbers, strings and times can be read; it is left out"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("requirements", "types"),
     [
-        (pa.array([[1], [2]]), "column 'c' is of type list"),
-        (pa.array([{"a": 1}]), "column 'c' is of type struct"),
+        (Requirements(columns=("c",)), {}),
+        (Requirements(complete_columns=("c",)), {}),
+        (Requirements(complete_if_present=("c",)), {}),
+        (Requirements(), {"c": "string"}),
     ],
 )
-def test_a_type_that_no_feature_has_is_named(
-    tmp_path: Path, ingest_path: Ingest, array: pa.Array, message: str
+def test_a_column_that_is_needed_must_be_of_a_type_that_a_feature_has(
+    tmp_path: Path, ingest_path: Ingest, requirements: Requirements, types: dict[str, str]
 ) -> None:
-    """With file and column."""
-    with pytest.raises(DataError, match=message):
-        ingest_path(_write(tmp_path / "rows.parquet", c=array))
+    """The message names file, column and type."""
+    path = _write(tmp_path / "rows.parquet", c=pa.array([[1]]), n=pa.array([1]))
+    with pytest.raises(DataError, match=r"rows\.parquet: column 'c' is of type list"):
+        ingest_path(path, requirements, types=types)
+
+
+def test_a_file_without_any_column_that_can_be_read_is_an_error(tmp_path: Path, ingest_path: Ingest) -> None:
+    """Its first column is named."""
+    with pytest.raises(DataError, match="column 'c' is of type struct"):
+        ingest_path(_write(tmp_path / "rows.parquet", c=pa.array([{"a": 1}]), d=pa.array([[1]])))
 
 
 def test_a_file_that_is_not_parquet_is_named(tmp_path: Path, ingest_path: Ingest) -> None:
