@@ -5,12 +5,14 @@
 PYTHON ?=
 INSTALLER ?= auto
 VENV := .venv/bin
+# By file, so that what a file's tests share is made once.
+PARALLEL ?= -n 2 --dist loadfile
 
 # Set-up itself runs on any Python from 3.8. pyenv's shims exist on the path and fail when run, so each is tried.
 SETUP_PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.10 python /usr/bin/python3 \
   $(wildcard $(HOME)/.pyenv/versions/3.*/bin/python3)
 
-.PHONY: help setup demo test test-fast lint check bench lock docs wheel clean
+.PHONY: help setup demo test test-fast lint check bench lock docs wheel image clean
 
 help:  ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -27,10 +29,10 @@ demo: setup  ## run the taxi pipeline, from a CSV to a pushed model
 	@$(VENV)/lockstep run taxi
 
 test: setup  ## run all tests
-	@$(VENV)/python -m pytest
+	@$(VENV)/python -m pytest $(PARALLEL)
 
 test-fast: setup  ## run the tests that take seconds
-	@$(VENV)/python -m pytest -m "not slow"
+	@$(VENV)/python -m pytest $(PARALLEL) -m "not slow"
 
 lint: setup  ## check format, lint, types and layers
 	$(VENV)/ruff format --check .
@@ -40,7 +42,7 @@ lint: setup  ## check format, lint, types and layers
 	$(VENV)/lint-imports
 
 check: lint  ## lint, then run all tests
-	@$(VENV)/python -m pytest
+	@$(VENV)/python -m pytest $(PARALLEL)
 
 bench: setup  ## run the stock TFX taxi pipeline and ours side by side (ROWS="15000 1500000" REPEAT=3 WORKERS=1)
 	@$(VENV)/python -m benchmarks $(if $(ROWS),--rows $(ROWS)) $(if $(REPEAT),--repeat $(REPEAT)) \
@@ -56,6 +58,12 @@ wheel: setup  ## build the wheel into dist/
 	@rm -rf build/lib build/bdist.*
 	@$(VENV)/python -m build --wheel --no-isolation --outdir dist . >.cache/wheel.log 2>&1 || { cat .cache/wheel.log >&2; exit 1; }
 	@ls dist/*.whl
+
+IMAGE ?= lockstep
+BASE_IMAGE ?= debian:trixie-slim
+
+image: wheel  ## build the container image of line B (BASE_IMAGE=NAME: on another base)
+	docker build --network host --build-arg BASE_IMAGE=$(BASE_IMAGE) --tag $(IMAGE) .
 
 clean:  ## remove the environment and everything built
 	@rm -rf .venv .cache build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -37,20 +37,9 @@ test_line_a() {
 }
 
 test_line_b() {
-  [ "$(id -u)" = 0 ] || not_tested "line B needs a Debian 13 folder here (glibc 2.39), and only root can make one"
-  if ! command -v debootstrap >/dev/null; then
-    { apt-get update && apt-get install -y debootstrap; } >"$work/apt.log" 2>&1 ||
-      not_tested "line B needs a Debian 13 folder here, and debootstrap cannot be installed: $(tail -n 1 "$work/apt.log")"
-  fi
-  local root=$work/trixie mirror
-  mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
-    grep -oE 'https?://[^ ]+/debian/?( |$)' | head -n 1 | tr -d ' ' || true)
-  [ -n "$mirror" ] || not_tested "line B needs a Debian 13 folder here, and apt's sources name no Debian mirror"
-  debootstrap --variant=minbase --include=ca-certificates,python3,python3-venv,python3-dev,g++,make \
-    trixie "$root" "$mirror" >"$work/debootstrap.log" 2>&1 ||
-    not_tested "debootstrap failed: $(tail -n 1 "$work/debootstrap.log")"
-  cp /etc/resolv.conf /etc/hosts "$root/etc/"
-  [ ! -f /etc/ssl/certs/ca-certificates.crt ] || cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
+  local root=$work/trixie
+  bash "$repository/.ci/debian13.sh" "$root" 2>"$work/debian13.log" ||
+    not_tested "line B needs a Debian 13 folder here (glibc 2.39): $(tail -n 1 "$work/debian13.log")"
   copy_repository "$root/lockstep"
 
   # Settings of package clients come along, and the folders that they name.
