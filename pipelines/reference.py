@@ -89,7 +89,7 @@ def _default(field: dataclasses.Field[Any]) -> str:
         return ""
     if isinstance(value, tuple):
         value = list(value)
-    return f"`{value}`" if value is not None else "none"
+    return f"`{value}`" if value is not None else "None"
 
 
 def _type_name(kind: Any) -> str:

@@ -47,7 +47,7 @@ class EvaluateOptions:
     """What is measured on the eval split, and what a model must reach to be pushed.
 
     Args:
-      metrics: Names out of ``metrics.METRICS``; None takes those that suit the label (``metrics.DEFAULTS``). A metric
+      metrics: Names out of the list below; None takes those that the list says for the kind of label. A metric
         with a threshold is always computed too.
       thresholds: Name of metric -> its bounds.
       slices: Raw columns; the metrics are also computed for every value of each. Thresholds apply to the whole split.
