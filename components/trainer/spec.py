@@ -27,6 +27,8 @@ from typing import Any, Literal
 
 from lockstep.components import documents
 
+MAX_VIRTUAL_SHARDS = 24
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainOptions:
@@ -37,7 +39,7 @@ class TrainOptions:
         process, no collectives; needs ``workers: 1``.
       workers: Processes, 1 or more.
       steps: Optimizer steps of the whole training, 1 or more.
-      batch_size: Records a step, over all workers; a multiple of ``num_virtual_shards``.
+      batch_size: Records a step, over all workers; a multiple of ``workers``.
       optimizer: Used unless the model comes compiled; its own optimizer is used then.
       learning_rate: Of that optimizer, above 0.
       steps_per_call: Steps that run inside one call of the compiled function, 1 or more; heartbeats, the check for NaN
@@ -48,7 +50,8 @@ class TrainOptions:
       heartbeat_timeout_s: Seconds without a heartbeat after which a training worker counts as stuck and the group is
         started again.
       num_virtual_shards: Parts into which the records are dealt whatever the number of workers, so that N workers see
-        what one sees; a multiple of ``workers``. 24 suits 1, 2, 3, 4, 6, 8, 12 and 24 of them.
+        what one sees; a multiple of ``workers``. None takes the divisor of ``batch_size``, up to 24, that most numbers
+        of workers divide: 24 for 240, 16 for 256.
       shuffle_buffer: Records within which each virtual shard is shuffled; 0 keeps the order of the files.
       base_port: First of ``workers`` TCP ports on this machine; None takes free ones.
       seed: Of weights, dropout and shuffling; 0 or more.
@@ -65,14 +68,16 @@ class TrainOptions:
     max_restarts: int = 3
     start_timeout_s: float = 120.0
     heartbeat_timeout_s: float = 60.0
-    num_virtual_shards: int = 24
+    num_virtual_shards: int | None = None
     shuffle_buffer: int = 10_000
     base_port: int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("workers", "steps", "batch_size", "steps_per_call", "checkpoint_every", "num_virtual_shards"):
+        for name in ("workers", "steps", "batch_size", "steps_per_call", "checkpoint_every"):
             _require(getattr(self, name) >= 1, name, getattr(self, name), "give 1 or more")
+        if self.num_virtual_shards is not None:
+            _require(self.num_virtual_shards >= 1, "num_virtual_shards", self.num_virtual_shards, "give 1 or more")
         for name in ("max_restarts", "shuffle_buffer", "seed"):
             _require(getattr(self, name) >= 0, name, getattr(self, name), "give 0 or more")
         for name in ("learning_rate", "start_timeout_s", "heartbeat_timeout_s"):
@@ -80,6 +85,11 @@ class TrainOptions:
             _require(math.isfinite(value) and value > 0, name, value, "give a number above 0")
         _require(self.seed < 2**31, "seed", self.seed, "give less than 2147483648")
         self._check_parts()
+
+    @property
+    def virtual_shards(self) -> int:
+        """Number of virtual shards, whatever the number of workers."""
+        return self.num_virtual_shards or _most_divisible(self.batch_size)
 
     def _check_parts(self) -> None:
         if self.strategy == "one_device":
@@ -89,20 +99,23 @@ class TrainOptions:
                 self.workers,
                 "strategy one_device runs in one process; give workers: 1, or strategy: multi_worker_mirrored",
             )
-        shards, workers = self.num_virtual_shards, self.workers
-        _require(
-            shards % workers == 0,
-            "num_virtual_shards",
-            shards,
-            f"{shards} parts cannot be dealt evenly to {workers} workers; give a multiple of {workers}",
-        )
+        shards, workers = self.virtual_shards, self.workers
         _require(
             self.batch_size % shards == 0,
             "batch_size",
             self.batch_size,
             f"each of {shards} virtual shards gives its share of a batch; give a multiple of num_virtual_shards, "
-            f"for example {max(1, round(self.batch_size / shards)) * shards}",
+            f"for example {max(1, round(self.batch_size / shards)) * shards}, or leave num_virtual_shards out",
         )
+        if shards % workers:
+            remedy = f"give a number of workers that divides {shards}"
+            if self.num_virtual_shards is None and workers <= MAX_VIRTUAL_SHARDS:
+                sizes = range(self.batch_size, self.batch_size + MAX_VIRTUAL_SHARDS * workers + 1)
+                remedy += f", or batch_size: {next(size for size in sizes if _most_divisible(size) % workers == 0)}"
+            raise ValueError(
+                f"workers: {workers} is not allowed with batch_size: {self.batch_size}, which is dealt in {shards}"
+                f" equal parts; {remedy}"
+            )
         if self.base_port is not None:
             highest = 65536 - workers
             _require(
@@ -211,6 +224,12 @@ def worker_command(*, spec_path: Path, attempt: int, python: str = sys.executabl
         "from lockstep.components.trainer.worker import main; sys.exit(main(sys.argv[1:]))"
     )
     return (python, "-c", program, str(spec_path), "--attempt", str(attempt), "--stop-at-eof")
+
+
+def _most_divisible(batch_size: int) -> int:
+    """Returns the divisor up to ``MAX_VIRTUAL_SHARDS`` that has most divisors itself, the largest of several."""
+    divisors = [n for n in range(1, MAX_VIRTUAL_SHARDS + 1) if batch_size % n == 0]
+    return max(divisors, key=lambda n: (sum(n % m == 0 for m in range(1, n + 1)), n))
 
 
 def _require(condition: bool, name: str, value: object, remedy: str) -> None:

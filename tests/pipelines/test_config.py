@@ -105,7 +105,7 @@ def test_every_example_is_valid(name: str, tmp_path: pathlib.Path) -> None:
         (MINIMAL, ["features.x_missing={kind: numeric}"], "features.x_missing and features.x both produce"),
         (MINIMAL, ["label.threshold=0.5", "label.kind=regression"], "label.threshold: 0.5 has no effect on kind"),
         (MINIMAL, ["data.splits={train: 0, eval: 1}"], "data.splits.train: 0 is not allowed"),
-        (MINIMAL, ["train={workers: 5}"], "train.num_virtual_shards: 24 is not allowed"),
+        (MINIMAL, ["train={workers: 5}"], "train.workers: 5 is not allowed with batch_size: 240, which is dealt in 24"),
         (
             MINIMAL,
             ["model.build=mpl"],

@@ -90,8 +90,8 @@ def test_an_absent_key_is_refused() -> None:
         ({"start_timeout_s": 0.0}, "start_timeout_s: 0.0"),
         ({"heartbeat_timeout_s": float("inf")}, "heartbeat_timeout_s: inf"),
         ({"strategy": "one_device"}, "workers: 2 is not allowed; strategy one_device runs in one process"),
-        ({"workers": 5}, "num_virtual_shards: 24 is not allowed; .* multiple of 5"),
-        ({"batch_size": 250}, "batch_size: 250 is not allowed; .* for example 240"),
+        ({"workers": 5}, "workers: 5 is not allowed with batch_size: 240, .* divides 24, or batch_size: 250"),
+        ({"batch_size": 250, "num_virtual_shards": 24}, "batch_size: 250 is not allowed; .* for example 240"),
         ({"base_port": 80}, "base_port: 80"),
         ({"base_port": 65535}, "base_port: 65535"),
     ],
@@ -114,3 +114,11 @@ def test_run_files_lie_in_the_run_folder() -> None:
     files = RunFiles(Path("/run"))
     assert (files.spec_path, files.training_path) == (Path("/run/spec.json"), Path("/run/training.json"))
     assert files.worker_dir(1) == Path("/run/worker-1")
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "shards"), [(240, 24), (256, 16), (100, 20), (255, 15), (32, 16), (7, 7), (1, 1)]
+)
+def test_virtual_shards_follow_from_the_batch_and_never_from_the_workers(batch_size: int, shards: int) -> None:
+    """Any batch size works with one worker; what most numbers of workers divide is taken."""
+    assert TrainOptions(batch_size=batch_size, workers=1).virtual_shards == shards
