@@ -63,14 +63,14 @@ def measure(side: Side, *, data: Path, root: Path, overrides: Sequence[str] = ()
     """
     overrides = [f"data.path={data}", *overrides]
     root.mkdir(parents=True)
-    command, events_glob = _command(side, root, overrides)
+    command, folder, events_glob = _command(side, root, overrides)
     load = os.getloadavg()[0]
     used = _processor_s()
     begin = time.monotonic()
     import_s = None
     with (root / "stderr.log").open("wb") as log:
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=log, cwd=_REPOSITORY, text=True, start_new_session=True
+            command, stdout=subprocess.PIPE, stderr=log, cwd=folder, text=True, start_new_session=True
         )
         try:
             with PeakMemory(process.pid) as memory:
@@ -121,16 +121,19 @@ def step_seconds(lines: Iterable[str]) -> dict[str, float]:
     return steps
 
 
-def _command(side: Side, root: Path, overrides: Sequence[str]) -> tuple[list[str], str]:
-    """Returns the command, and where it leaves its events below the root."""
+def _command(side: Side, root: Path, overrides: Sequence[str]) -> tuple[list[str], Path, str]:
+    """Returns the command, its working folder, and where it leaves its events below the root."""
     if side == "lockstep":
         program = "import sys; from lockstep.pipelines.cli import main; sys.exit(main())"
         settings = [part for override in overrides for part in ("--set", override)]
-        return [sys.executable, "-c", program, "run", "taxi", "--root", str(root), *settings], "runs/*/events.jsonl"
+        command = [sys.executable, "-c", program, "run", "taxi", "--root", str(root), *settings]
+        return command, root, "runs/*/events.jsonl"
     source, _ = load_config("taxi", overrides=overrides, root=root)
     config_path = root / "config.json"
     config_path.write_text(source.config.to_json(), encoding="utf-8")
-    return [sys.executable, "-m", "benchmarks.stock_run", str(config_path), str(root)], "events.jsonl"
+    command = [sys.executable, "-m", "benchmarks.stock_run", str(config_path), str(root)]
+    # Where `benchmarks` can be imported: it is not installed.
+    return command, _REPOSITORY, "events.jsonl"
 
 
 def _processor_s() -> float:

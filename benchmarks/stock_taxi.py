@@ -136,7 +136,7 @@ def eval_config(config: PipelineConfig) -> tfma.EvalConfig:
         metric = METRICS[name]
         settings = json.dumps({"name": name, **metric.settings})
         bound = options.thresholds.get(name)
-        threshold = None
+        thresholds = []
         if bound is not None:
             threshold = tfma.MetricThreshold()
             if bound.min is not None:
@@ -145,7 +145,11 @@ def eval_config(config: PipelineConfig) -> tfma.EvalConfig:
                 # Without a baseline, as here, TFX leaves it out.
                 threshold.change_threshold.absolute.value = bound.min_change
                 threshold.change_threshold.direction = tfma.MetricDirection.HIGHER_IS_BETTER
-        metrics.append(tfma.MetricConfig(class_name=metric.tfma_class, config=settings, threshold=threshold))
+            # Over the whole split, as in Lockstep: a plain threshold would apply to every slice.
+            thresholds = [tfma.PerSliceMetricThreshold(slicing_specs=[tfma.SlicingSpec()], threshold=threshold)]
+        metrics.append(
+            tfma.MetricConfig(class_name=metric.tfma_class, config=settings, per_slice_thresholds=thresholds)
+        )
     evaluation = tfma.EvalConfig(
         model_specs=[
             tfma.ModelSpec(
