@@ -78,11 +78,11 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         files = _example_files(input_dict["examples"], spec.split)
         slice_columns = _slice_columns(spec, input_dict["schema"])
         candidate = inference.ScoredModel(name=tfma_results.CANDIDATE, dir=str(model_dir))
+        # Held, so that the pipeline finds the model loaded.
         scorer = inference.load_checked(candidate, spec.label, files[0])
         opened = baseline_lib.open_baseline(spec, baseline, files[0])
         models = [candidate, opened.model] if isinstance(opened, baseline_lib.UsableBaseline) else [candidate]
         found = self._measure(spec, models, files, slice_columns, output_dir)
-        del scorer  # Held so far, so that the pipeline found the model loaded.
         if candidate.name not in found:
             raise DataError(f"examples: split {spec.split!r} has no rows in {Path(files[0]).parent}; give it some")
         if isinstance(opened, baseline_lib.UsableBaseline):
@@ -93,9 +93,9 @@ class Executor(base_beam_executor.BaseBeamExecutor):
             outcome = opened
         overall = found[candidate.name].overall
         names = spec.options.computed_metrics(spec.label_kind)
-        slices = {name: _defined(values, names) for name, values in found[candidate.name].slices.items()}
-        why = metrics_lib.undefined(names, overall.get(metrics_lib.MEAN_LABEL), f"the {spec.split} split")
-        verdict = judge(spec.options, _defined(overall, names), slices, outcome, why)
+        undefined = _undefined(spec, scorer, files)
+        in_order = {name: math.nan if name in undefined else overall[name] for name in names if name in overall}
+        verdict = judge(spec.options, in_order, found[candidate.name].slices, outcome, undefined)
         tfma_results.write_validation(verdict, candidate.name if len(models) > 1 else "", output_dir)
         (output_dir / VERDICT_NAME).write_text(verdict.to_json(), encoding="utf-8")
         return verdict
@@ -119,10 +119,11 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         return tfma_results.read_metrics(output_dir)
 
 
-def _defined(values: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
-    """Returns the metrics that were asked for, in that order; NaN for those that its labels leave undefined."""
-    undefined = metrics_lib.undefined(names, values.get(metrics_lib.MEAN_LABEL), "")
-    return {name: math.nan if name in undefined else values[name] for name in names if name in values}
+def _undefined(spec: EvaluateSpec, scorer: inference.Scorer, files: Sequence[str]) -> Mapping[str, str]:
+    """Returns metric -> why, for those that the labels of the split leave undefined; TFMA may give 0 for them."""
+    names = [name for name in spec.options.computed_metrics(spec.label_kind) if metrics_lib.METRICS[name].needs]
+    label = inference.only_label(scorer, files) if names else None
+    return {} if label is None else metrics_lib.undefined(names, label, f"the {spec.split} split")
 
 
 def _example_files(examples: list[types.Artifact], split: str) -> list[str]:

@@ -112,6 +112,17 @@ def load_checked(model: ScoredModel, label: str, path: str) -> Scorer:
     return scorer
 
 
+def only_label(scorer: Scorer, paths: Sequence[str]) -> float | None:
+    """Returns the label that every row has; None if they differ. Reads until it finds a second one."""
+    found: set[float] = set()
+    for path in paths:
+        for serialized in read_batches(path):
+            found.update(np.unique(scorer(serialized)[0]).tolist())
+            if len(found) > 1:
+                return None
+    return found.pop() if found else None
+
+
 class ScoreFiles(beam.PTransform):
     """File names in; TFMA's extracts out, one an example: label, prediction and the slices that it falls into."""
 

@@ -60,24 +60,19 @@ METRICS: Mapping[str, Metric] = {
     "example_count": Metric(tfma_class="ExampleCount", kinds=_BOTH),
 }
 
-# Tells which labels occur: 0 or 1 if there is only one of the two.
-MEAN_LABEL = "mean_label"
-
 DEFAULTS: Mapping[LabelKind, tuple[str, ...]] = {"binary": ("auc", "accuracy"), "regression": ("mse", "mae")}
 
 
-def undefined(names: Iterable[str], mean_label: float | None, where: str) -> Mapping[str, str]:
-    """Returns name -> why, for the metrics that have no value as only one of the two labels occurs.
+def undefined(names: Iterable[str], only_label: float, where: str) -> Mapping[str, str]:
+    """Returns name -> why, for the metrics that have no value as every row has the same label.
 
     Args:
       names: Metrics.
-      mean_label: Mean of the labels over the rows; None if it was not measured.
+      only_label: That label.
       where: What the rows are called.
     """
-    if mean_label not in (0, 1):
-        return {}
-    absent = 1 - mean_label
-    return {name: f"every label of {where} is {mean_label:g}" for name in names if absent in METRICS[name].needs}
+    why = f"every label of {where} is {only_label:g}"
+    return {name: why for name in names if any(needed != only_label for needed in METRICS[name].needs)}
 
 
 def unknown_name(key: str, name: str, known: Iterable[str], what: str = "known") -> str:

@@ -43,7 +43,7 @@ class ModelMetrics:
 
 def eval_config(spec: EvaluateSpec, models: Sequence[ScoredModel]) -> config_pb2.EvalConfig:
     """Returns TFMA's configuration of an evaluation. Without thresholds: ``verdict.judge`` decides, TFMA measures."""
-    names = measured_metrics(spec)
+    names = spec.options.computed_metrics(spec.label_kind)
     # TFMA takes the name of the only model for the empty one; several need names, and one of them is the baseline.
     return config_pb2.EvalConfig(
         model_specs=[
@@ -67,13 +67,6 @@ def eval_config(spec: EvaluateSpec, models: Sequence[ScoredModel]) -> config_pb2
             *(config_pb2.SlicingSpec(feature_keys=[column]) for column in spec.options.slices),
         ],
     )
-
-
-def measured_metrics(spec: EvaluateSpec) -> tuple[str, ...]:
-    """Returns the metrics that were asked for, and the one that tells whether they are defined where that is needed."""
-    names = spec.options.computed_metrics(spec.label_kind)
-    needed = any(metrics_lib.METRICS[name].needs for name in names)
-    return tuple(dict.fromkeys((*names, metrics_lib.MEAN_LABEL))) if needed else names
 
 
 def _metric_config(name: str) -> config_pb2.MetricConfig:
