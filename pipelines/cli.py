@@ -2,11 +2,13 @@
 
 import argparse
 import importlib.metadata
+import logging
 import os
 import pathlib
 import shutil
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 
 from lockstep.components.errors import StepFailed, UserError
 
@@ -77,6 +79,17 @@ def _parser() -> argparse.ArgumentParser:
     predict.add_argument(
         "-o", "--output", type=pathlib.Path, metavar="FILE", help="write there, not to standard output"
     )
+    predict.add_argument("--format", choices=("csv", "parquet"), help="of the rows (default: by the file's name)")
+    predict.add_argument("--delimiter", metavar="CHAR", help="between the cells of CSV (default: ,)")
+    predict.add_argument("--encoding", metavar="CODEC", help="of the text of CSV, a Python codec (default: utf-8)")
+    predict.add_argument(
+        "--null-token",
+        action="append",
+        dest="null_tokens",
+        metavar="TOKEN",
+        help="a cell of CSV that means no value, beside the empty one; may be repeated, and replaces the default ones, "
+        "which are those of data.options.null_tokens",
+    )
     predict.set_defaults(command=_predict)
     return parser
 
@@ -117,13 +130,35 @@ def _own_name() -> str:
 def _predict(options: argparse.Namespace) -> int:
     # TensorFlow's own chatter at import; its errors still come as exceptions.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    from lockstep.pipelines.prediction import write_predictions
+    # Google's libraries announce the end of a Python that Lockstep still supports; it is not the user's to mend.
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"google\.")
+    from lockstep.pipelines.prediction import in_terms_of_flags, row_options, write_predictions
 
-    if options.output is None:
-        write_predictions(options.model_dir, options.data, sys.stdout)
-        return 0
-    write_predictions(options.model_dir, options.data, options.output)
+    data = row_options(
+        options.data,
+        format=options.format,
+        delimiter=options.delimiter,
+        encoding=options.encoding,
+        null_tokens=options.null_tokens,
+    )
+    logger, handler = logging.getLogger("lockstep"), _WarningsShown(in_terms_of_flags)
+    logger.addHandler(handler)
+    try:
+        write_predictions(options.model_dir, data, sys.stdout if options.output is None else options.output)
+    finally:
+        logger.removeHandler(handler)
     return 0
+
+
+class _WarningsShown(logging.Handler):
+    """Prints warnings as the command line prints errors."""
+
+    def __init__(self, rephrase: Callable[[str], str]) -> None:
+        super().__init__(logging.WARNING)
+        self._rephrase = rephrase
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"lockstep: {record.levelname.lower()}: {self._rephrase(record.getMessage())}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -4,56 +4,147 @@ import contextlib
 import csv
 import os
 import pathlib
-import tempfile
-from collections.abc import Iterator
-from typing import TextIO
+import re
+import secrets
+import stat
+from collections.abc import Iterator, Sequence
+from typing import Literal, TextIO
 
-from lockstep.components.errors import ConfigurationError
+from lockstep.components.errors import ConfigurationError, DataError, StepFailed
+from lockstep.components.example_gen.options import CsvOptions, DataOptions
 from lockstep.components.example_gen.rows import read_examples
 from lockstep.components.serving import find_model, predict, read_contract
 
+# ExampleGen's reader speaks of the keys of a pipeline; the types, which it may advise to declare, are the model's here.
+_FLAGS = (
+    (re.compile(r"mend the cell, add it to data\.options\.null_tokens, or declare data\.types\..*", re.DOTALL),
+     "mend the cell, or give it as --null-token"),
+    (re.compile(r"; declare data\.types\..*: string, or int if all its values are whole", re.DOTALL), ""),
+    (re.compile(r"; declare data\.types\..*", re.DOTALL), "; mend it"),
+    (re.compile(r"give data\.options\.(delimiter|encoding)"), r"give --\1"),
+    (re.compile(r"give data\.format"), "give --format"),
+    (re.compile(r"^data\.path"), "--data"),
+)  # fmt: skip
+_KEYS = {"path": "data"}
 
-def write_predictions(model_dir: pathlib.Path, data: str, output: TextIO | pathlib.Path) -> int:
+
+def row_options(
+    data: str,
+    *,
+    format: Literal["csv", "parquet"] | None = None,  # noqa: A002 - the flag's name
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    null_tokens: Sequence[str] | None = None,
+) -> DataOptions:
+    """Returns where raw rows are and how they are read, as the flags of ``lockstep predict`` say.
+
+    Args:
+      data: A file, folder or glob.
+      format: None picks by the file's name.
+      delimiter: None takes the default, as for all flags.
+      encoding: A Python codec.
+      null_tokens: Replace the default ones.
+
+    Raises:
+      ConfigurationError: A value is not allowed; named by its flag.
+    """
+    tokens = None if null_tokens is None else tuple(null_tokens)
+    given = {"delimiter": delimiter, "encoding": encoding, "null_tokens": tokens}
+    try:
+        options = CsvOptions(**{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
+        return DataOptions(path=data, format=format, options=options)
+    except ValueError as e:
+        key, _, problem = str(e).partition(":")
+        raise ConfigurationError(f"--{_KEYS.get(key, key)}:{problem}") from e
+
+
+def in_terms_of_flags(message: str) -> str:
+    """Returns a message of ExampleGen's reader with flags of ``lockstep predict`` for keys of a pipeline."""
+    for pattern, flag in _FLAGS:
+        message = pattern.sub(flag, message)
+    return message
+
+
+def write_predictions(model_dir: pathlib.Path, data: DataOptions, output: TextIO | pathlib.Path) -> int:
     """Writes a line for every raw row, in the order of the rows, below the header ``prediction``.
 
     Args:
       model_dir: A push folder, whose served version is taken, one version, or a SavedModel.
-      data: A CSV or Parquet file, folder or glob; columns that the model does not read, as the label, may be there.
-      output: A text stream, or a file that appears whole or not at all.
+      data: CSV or Parquet (``row_options``); columns that the model does not read, as the label, may be there.
+      output: A text stream, or a file. A regular file appears whole or not at all, where a link leads to, and keeps
+        its mode; a device or pipe is written to as it is. Nothing is written before there are predictions.
 
     Returns:
       The number of rows.
 
     Raises:
-      ConfigurationError: there is no such model, or it does not say what it reads.
+      ConfigurationError: there is no such model, it does not say what it reads, or there can be no such file.
       DataError: there are no rows, or a cell does not hold its column's type.
+      StepFailed: the file cannot be written to its end.
     """
     found = find_model(model_dir)
     contract = read_contract(found)
     if contract is None:
         raise ConfigurationError(f"{found}: does not say which columns it reads; give a model that Lockstep trained")
     batches = predict(found, read_examples(data, contract.raw_features))
-    with contextlib.nullcontext(output) if not isinstance(output, pathlib.Path) else _whole(output) as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(["prediction"])
-        rows = 0
-        for batch in batches:
-            # Nine digits tell any two float32 apart.
-            writer.writerows([format(float(value), ".9g")] for value in batch)
-            rows += len(batch)
+    opened = _opened(output) if isinstance(output, pathlib.Path) else contextlib.nullcontext(output)
+    rows = 0
+    try:
+        with opened as stream:
+            writer = csv.writer(stream, lineterminator="\n")
+            for batch in batches:
+                if not rows:
+                    writer.writerow(["prediction"])
+                # Nine digits tell any two float32 apart.
+                writer.writerows([format(float(value), ".9g")] for value in batch)
+                rows += len(batch)
+            stream.flush()
+    except DataError as e:
+        raise DataError(in_terms_of_flags(str(e))) from e
     return rows
 
 
 @contextlib.contextmanager
-def _whole(path: pathlib.Path) -> Iterator[TextIO]:
-    """Opens a file for writing that takes its name only once it is complete."""
+def _opened(path: pathlib.Path) -> Iterator[TextIO]:
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        status = path.stat()
+    except FileNotFoundError:
+        status = None
+    except OSError as e:
+        raise ConfigurationError(f"--output {path}: {e.strerror}; give another file") from e
+    if status and stat.S_ISDIR(status.st_mode):
+        raise ConfigurationError(f"--output {path}: is a folder; give a file")
+    try:
+        if status is None or stat.S_ISREG(status.st_mode):
+            # Where links lead to, so that they stay.
+            target = pathlib.Path(os.path.realpath(path))
+            with _whole(target, status and stat.S_IMODE(status.st_mode)) as stream:
+                yield stream
+        else:
+            # A device or pipe: a file in its place would take it away from everybody.
+            with path.open("w", encoding="utf-8") as stream:
+                yield stream
+    except BrokenPipeError:
+        raise
+    except OSError as e:
+        raise StepFailed(f"--output {path}: {e.strerror}") from e
+
+
+@contextlib.contextmanager
+def _whole(path: pathlib.Path, mode: int | None) -> Iterator[TextIO]:
+    """Opens a file for writing that takes its name only once it is complete; mode None is that of any new file."""
+    temporary = path.with_name(f".predictions-{secrets.token_hex(8)}")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     except OSError as e:
         raise ConfigurationError(f"--output {path}: {e.strerror}; give a file in a folder that can be written") from e
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            if mode is not None:
+                os.fchmod(descriptor, mode)
             yield stream
-        pathlib.Path(temporary).replace(path)
+            stream.flush()
+            os.fsync(descriptor)
+        temporary.replace(path)
     finally:
-        pathlib.Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

@@ -36,6 +36,7 @@ class CsvSource:
         self._options = data.options
         self._declared = data.types
         self._block_bytes = _BLOCK_BYTES
+        self._reported: set[str] = set()
         self._headers = {path: csv_text.read_header(path, data.options) for path in files}
         empty = [path for path, header in self._headers.items() if not header.names]
         if len(empty) == len(files):
@@ -166,7 +167,8 @@ class CsvSource:
                 self._check_unnamed(path, first_row, i, batch.column(i))
             yield first_row, {name: batch.column(i) for i, name in enumerate(header) if name}
             first_row += batch.num_rows
-        if unnamed:
+        if unnamed and path not in self._reported:
+            self._reported.add(path)
             _log.warning("%s: %d column(s) without name and values are dropped", path, len(unnamed))
 
     def _arrow_batches(self, path: str, header: csv_text.Header) -> Iterator[pa.RecordBatch]:

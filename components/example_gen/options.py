@@ -1,6 +1,5 @@
 """The ``data`` block of a pipeline's configuration."""
 
-import codecs
 import dataclasses
 import re
 from collections.abc import Mapping
@@ -29,7 +28,7 @@ class CsvOptions:
         if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n':
             raise ValueError(f"delimiter: {self.delimiter!r} is not allowed; give one character, such as ',' or ';'")
         try:
-            codecs.lookup(self.encoding)
+            "".encode(self.encoding)  # codecs.lookup would take those that are not of text, such as rot13
         except LookupError as e:
             raise ValueError(
                 f"encoding: {self.encoding!r} is not allowed; give a Python codec, such as 'utf-8' or 'latin-1'"

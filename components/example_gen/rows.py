@@ -1,5 +1,6 @@
 """Rows outside a pipeline: raw rows to tf.Examples for prediction, Python values to an Examples folder for tests."""
 
+import dataclasses
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,33 +12,28 @@ from lockstep.components.errors import DataError
 from lockstep.components.example_gen.encoding import encode_examples, frame_records
 from lockstep.components.example_gen.files import matched_files, split_path
 from lockstep.components.example_gen.ingest import open_source
-from lockstep.components.example_gen.options import ColumnType, CsvOptions, DataOptions
+from lockstep.components.example_gen.options import ColumnType, DataOptions
 from lockstep.components.example_gen.shards import MANIFEST_NAME, Manifest, ShardWriter, published_folder
 
 _log = logging.getLogger(__name__)
 
-_DEFAULT_OPTIONS = CsvOptions()
-
 Value = int | float | str | bytes | None | Sequence[int] | Sequence[float] | Sequence[str] | Sequence[bytes]
 
 
-def read_examples(
-    path: str, types: Mapping[str, ColumnType], options: CsvOptions = _DEFAULT_OPTIONS
-) -> Iterator[list[bytes]]:
+def read_examples(data: DataOptions, types: Mapping[str, ColumnType]) -> Iterator[list[bytes]]:
     """Gives the rows of a file, folder or glob as batches of serialised tf.Examples, every row in order.
 
     Args:
-      path: CSV or Parquet, told by the file's name.
+      data: Files, their format, and how CSV text is read; its splits, shards and types do not matter.
       types: The columns wanted; others in the files are left out. One that the files do not have is absent from every
         example, with a warning.
-      options: How CSV text is read.
 
     Raises:
       DataError: No file, no rows, none of the columns, one whose type no feature has, or a value
         that does not have its type.
     """
-    files = matched_files(*split_path(path))
-    source = open_source(files, DataOptions(path=path, options=options))
+    path = data.path
+    source = open_source(matched_files(*split_path(path)), dataclasses.replace(data, types={}))
     for name in types:
         if name in source.unreadable:
             raise DataError(source.unreadable[name])

@@ -159,7 +159,11 @@ def test_an_option_that_is_not_allowed_is_named(options: dict[str, Any], message
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"delimiter": ",,"}, "delimiter: ',,' is not allowed"), ({"encoding": "utf-9"}, "encoding: 'utf-9' is not")],
+    [
+        ({"delimiter": ",,"}, "delimiter: ',,' is not allowed"),
+        ({"encoding": "utf-9"}, "encoding: 'utf-9' is not"),
+        ({"encoding": "rot13"}, "encoding: 'rot13' is not"),
+    ],
 )
 def test_a_csv_option_that_is_not_allowed_is_named(options: dict[str, str], message: str) -> None:
     """On construction too."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.components.errors import DataError
-from lockstep.components.example_gen.options import CsvOptions
+from lockstep.components.example_gen.options import CsvOptions, DataOptions
 from lockstep.components.example_gen.rows import read_examples, write_examples
 from lockstep.components.example_gen.shards import Manifest
 from tests.components.example_gen.conftest import read_rows
@@ -22,7 +22,8 @@ def _parsed(record: bytes) -> dict[str, object]:
 def test_rows_are_read_in_order_with_the_types_wanted(tmp_path: Path) -> None:
     """A column that looks like another type in these rows has the type that the model knows."""
     (tmp_path / "rows.csv").write_text("zip;n;other\n10115;1;x\n;2.0;y\n")
-    batches = read_examples(str(tmp_path), {"zip": "string", "n": "int"}, CsvOptions(delimiter=";"))
+    data = DataOptions(path=str(tmp_path), options=CsvOptions(delimiter=";"))
+    batches = read_examples(data, {"zip": "string", "n": "int"})
     assert [_parsed(record) for batch in batches for record in batch] == [{"zip": b"10115", "n": 1}, {"n": 2}]
 
 
@@ -32,7 +33,7 @@ def test_a_column_that_the_rows_do_not_have_is_missing_with_a_warning(
     """The model decides what a missing value is worth."""
     (tmp_path / "rows.csv").write_text("a\n1\n")
     with caplog.at_level(logging.WARNING):
-        batches = list(read_examples(str(tmp_path / "rows.csv"), {"a": "float", "b": "int"}))
+        batches = list(read_examples(DataOptions(path=str(tmp_path / "rows.csv")), {"a": "float", "b": "int"}))
     assert [_parsed(record) for batch in batches for record in batch] == [{"a": 1.0}]
     assert "has no column b: missing in every row" in caplog.text
 
@@ -50,13 +51,13 @@ def test_rows_that_cannot_be_read_are_named(tmp_path: Path, text: str, message: 
     """As in the pipeline."""
     (tmp_path / "rows.csv").write_text(text)
     with pytest.raises(DataError, match=message):
-        list(read_examples(str(tmp_path / "rows.csv"), {"a": "float"}))
+        list(read_examples(DataOptions(path=str(tmp_path / "rows.csv")), {"a": "float"}))
 
 
 def test_a_row_longer_than_a_block_is_read(tmp_path: Path) -> None:
     """As in the pipeline."""
     (tmp_path / "rows.csv").write_text("a\n1\n" + "x" * (5 << 20) + "\n")
-    batches = list(read_examples(str(tmp_path / "rows.csv"), {"a": "string"}))
+    batches = list(read_examples(DataOptions(path=str(tmp_path / "rows.csv")), {"a": "string"}))
     assert sum(len(batch) for batch in batches) == 2
 
 
