@@ -124,12 +124,14 @@ def _predict_data(data: DataOptions) -> str:
     """Returns the pipeline's own rows, and how they are read, as arguments of `lockstep predict`."""
     arguments = [shorten(pathlib.Path(data.path))]
     default = CsvOptions()
+    if data.format is not None:
+        arguments.append(f"--format={data.format}")
     if data.options.delimiter != default.delimiter:
-        arguments += ["--delimiter", data.options.delimiter]
+        arguments.append(f"--delimiter={data.options.delimiter}")
     if data.options.encoding != default.encoding:
-        arguments += ["--encoding", data.options.encoding]
+        arguments.append(f"--encoding={data.options.encoding}")
     if data.options.null_tokens != default.null_tokens:
-        arguments += [part for token in data.options.null_tokens for part in ("--null-token", token)]
+        arguments += [f"--null-token={token}" for token in data.options.null_tokens or ("",)]
     return shlex.join(arguments)
 
 

@@ -11,6 +11,7 @@ import time
 import pytest
 
 from lockstep.components.errors import ConfigurationError, StepFailed
+from lockstep.components.example_gen.options import CsvOptions, DataOptions
 from lockstep.pipelines import run
 from lockstep.pipelines.config import ConfigSource, load_config
 from lockstep.pipelines.console import Console
@@ -80,3 +81,9 @@ def test_a_child_that_dies_is_told_by_its_signal() -> None:
     """Out of memory looks like SIGKILL; an exit code is no success without the last event."""
     assert run._died(-9).startswith("the pipeline's process was ended by SIGKILL; perhaps")
     assert "exit code 0" in run._died(0)
+
+
+def test_the_closing_line_reads_the_rows_as_the_pipeline_did() -> None:
+    """What `lockstep predict` needs to know of the data is part of the line to copy."""
+    data = DataOptions(path="/d/a b.data", format="csv", options=CsvOptions(delimiter=";", null_tokens=("?",)))
+    assert run._predict_data(data) == "'/d/a b.data' --format=csv '--delimiter=;' '--null-token=?'"
