@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from lockstep.components.trainer.loop import PerExampleLoss, model_columns
+from lockstep.components.trainer.outputs import check_probabilities, improbable
 from lockstep.components.trainer.records import Records
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ def evaluate(
 
     Returns:
       Metric name -> value, and ``examples``, their number; empty for a split without records.
+
+    Raises:
+      ConfigurationError: The label is binary, and the model predicts less than 0 or more than 1 for a record.
     """
     import keras
     import tensorflow as tf
@@ -49,16 +53,19 @@ def evaluate(
     dataset = records.read().batch(_BATCH).map(records.parse, num_parallel_calls=2).prefetch(2)
 
     @tf.function(input_signature=[_any_batch(dataset.element_spec)], autograph=False)
-    def update(columns: "dict[str, tf.Tensor]") -> None:
+    def update(columns: "dict[str, tf.Tensor]") -> "tf.Tensor":
         label = tf.cast(columns[records.label], tf.float32)
         predictions = model(model_columns(model, columns, records.label), training=False)
         means["loss"].update_state(loss(label, predictions))
         for metric in metrics.values():
             metric.update_state(label, predictions)
+        return improbable(predictions)
 
     num_examples = 0
     for columns in dataset:
-        update(columns)
+        wrong = update(columns)
+        if label_kind == "binary":
+            check_probabilities(wrong, "model.build: on the evaluation split the trained model")
         num_examples += int(columns[records.label].shape[0])
         on_batch()
     if not num_examples:

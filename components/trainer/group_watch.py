@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from lockstep.components.trainer.heartbeat import PREFIX, WorkerEvent
+from lockstep.components.trainer.heartbeat import ERROR_LINE, PREFIX, WorkerEvent, one_line
 from lockstep.components.trainer.launchers import WorkerStatus
 
 __all__ = ["Failure", "GroupWatch"]
@@ -30,7 +30,6 @@ _ECHO = re.compile(
     r"|UNAVAILABLE|Socket closed|Connection reset by peer|failed to connect to all addresses"
     r"|[Cc]oordination service|Barrier"
 )
-_ERROR_LINE = re.compile(r"[\w.]+(Error|Exception|Interrupt)\b.*: ")
 _ECHO_WAIT_S = 3.0  # how long a failure may show later than its echo: a dying process first writes its traceback
 _USER_ERROR_EXIT_CODE = 2
 _DISK_FULL = "No space left on device"
@@ -44,7 +43,6 @@ class Failure:
     Args:
       worker: Whose failure it is; None if all workers together are stuck.
       cause: One sentence, with the number of the worker and the step.
-      details: Last lines of its traceback, or else of its log; may be empty.
       log_path: The worker's log.
       signal_name: Of the signal that killed it, like ``SIGKILL``.
       kind: ``user``: configuration or code of the user, another attempt would fail too. ``disk_full``: likewise until
@@ -54,7 +52,6 @@ class Failure:
 
     worker: int | None
     cause: str
-    details: str
     log_path: Path
     signal_name: str | None = None
     kind: Literal["user", "disk_full", "fault"] = "fault"
@@ -142,8 +139,7 @@ class GroupWatch:
         since_s = now_s - (culprit.last_sign_s or self._start_s)
         return culprit.stuck(
             f"worker {culprit.index} stopped answering {culprit.at_step}, {since_s:.0f} s ago: worker {first.index} "
-            "gave up waiting for it",
-            details=first.failure().details,
+            "gave up waiting for it"
         )
 
     def _stuck(self, now_s: float) -> Failure | None:
@@ -244,20 +240,19 @@ class _Worker:
             return 0.0
         return now_s - self.last_sign_s
 
-    def stuck(self, cause: str, details: str | None = None) -> Failure:
-        tail = "\n".join(self._tail) if details is None else details
-        return Failure(worker=self.index, cause=cause, details=tail, log_path=self._log_path)
+    def stuck(self, cause: str) -> Failure:
+        return Failure(worker=self.index, cause=cause, log_path=self._log_path)
 
     def failure(self) -> Failure:
         details = (self._failed and (self._failed.traceback or self._failed.message)) or "\n".join(self._tail)
         signal_name = _signal_name(self.exit_code)
         if self._failed is not None:
-            cause = f"worker {self.index} failed {self.at_step}: {_one_line(self._failed.message or 'no message')}"
+            cause = f"worker {self.index} failed {self.at_step}: {one_line(self._failed.message or 'no message')}"
         elif signal_name is not None:
             cause = f"worker {self.index} was killed by {signal_name} {self.at_step}"
         else:
             cause = f"worker {self.index} ended with exit code {self.exit_code} {self.at_step}, without being done"
-            if self._tail and _ERROR_LINE.match(self._tail[-1]):
+            if self._tail and ERROR_LINE.match(self._tail[-1]):
                 cause += f": {self._tail[-1]}"
         kind: Literal["user", "disk_full", "fault"] = "fault"
         if (self._failed is not None and self._failed.user_error) or self.exit_code == _USER_ERROR_EXIT_CODE:
@@ -268,20 +263,11 @@ class _Worker:
         return Failure(
             worker=self.index,
             cause=cause,
-            details="\n".join(details.splitlines()[-_NUM_TAIL_LINES:]),
             log_path=self._log_path,
             signal_name=signal_name,
             kind=kind,
             is_own_error=self._failed is not None and not _ECHO.search(details),
         )
-
-
-def _one_line(message: str) -> str:
-    """Returns the line of an error that says most: TensorFlow's begin with "in user code:" and the like."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    if not lines or not lines[0].endswith(":"):
-        return lines[0] if lines else message
-    return ([line for line in lines[1:] if _ERROR_LINE.match(line)] or lines)[-1]
 
 
 def _signal_name(exit_code: int | None) -> str | None:

@@ -11,11 +11,18 @@ Standard library only: the supervisor imports it.
 
 import dataclasses
 import json
+import re
 import time
 from collections.abc import Callable
 from typing import Any, Literal, TextIO
 
 PREFIX = "LOCKSTEP "
+
+ERROR_LINE = re.compile(r"[\w.]+(Error|Exception|Interrupt|Exit)\b.*: ")
+"""The line of a traceback that has the error."""
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_KERAS_PREFACE = "Exception encountered when calling"
 
 EventName = Literal["started", "training", "heartbeat", "checkpoint", "exporting", "done", "failed"]
 _NAMES = ("started", "training", "heartbeat", "checkpoint", "exporting", "done", "failed")
@@ -33,6 +40,7 @@ class WorkerEvent:
       loss: Mean training loss of the steps since the last heartbeat; None where it is not finite or there was no step.
       examples_per_s: Records of all workers a second since the last heartbeat.
       records: Training records that this worker has read in this attempt (``heartbeat`` and ``done``).
+      total_records: The same of all workers, which each knows (``heartbeat``).
       digest: ``done``: SHA-256 (hex) of the final weights; must be the same on every worker.
       message: ``failed``: the error, one line if it is the user's.
       traceback: ``failed``: the worker's own traceback.
@@ -46,6 +54,7 @@ class WorkerEvent:
     loss: float | None = None
     examples_per_s: float | None = None
     records: int | None = None
+    total_records: int | None = None
     digest: str | None = None
     message: str | None = None
     traceback: str | None = None
@@ -72,6 +81,23 @@ class WorkerEvent:
         except (ValueError, TypeError):
             return None
         return event if event.event in _NAMES and isinstance(event.worker, int) else None
+
+
+def one_line(message: str) -> str:
+    """Returns the line of an error that says most: TensorFlow's begin with "in user code:", Keras' with the layer.
+
+    Args:
+      message: As ``KeyError: 'fare'``, of any number of lines.
+    """
+    lines = [line.strip() for line in _COLOUR.sub("", message).splitlines() if line.strip()]
+    if not lines:
+        return message
+    kind, preface, _ = lines[0].partition(_KERAS_PREFACE)
+    if preface and len(lines) > 1:
+        return kind + lines[1]
+    if not lines[0].endswith(":"):
+        return lines[0]
+    return ([line for line in lines[1:] if ERROR_LINE.match(line)] or lines)[-1]
 
 
 class Reporter:

@@ -1,12 +1,13 @@
 """From files of transformed records to the batches of one worker: the same records at the same step for any number.
 
-The records of a split are dealt to ``num_virtual_shards`` virtual shards. Every global batch takes an equal share from
+The records of a split are dealt to a fixed number of virtual shards. Every global batch takes an equal share from
 each, worker ``w`` of ``N`` serves the shards ``v`` with ``v % N == w``, and each shard is shuffled by a seed made of
 (seed, epoch, shard). So the global step alone is the position, whoever reads, and an epoch reads every record once: a
 shard that has run out fills its share of the last batches with rows of weight 0.
 """
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -79,9 +80,11 @@ class TrainingInput:
 
     def records_until(self, step: int) -> int:
         """Returns how many records this worker reads in the global steps before ``step``."""
-        epochs, within = divmod(step, self.steps_per_epoch)
-        own = [self.deal.sizes[shard] for shard in self._shards]
-        return epochs * sum(own) + sum(min(size, within * self._share) for size in own)
+        return self._records_of([self.deal.sizes[shard] for shard in self._shards], step)
+
+    def total_records_until(self, step: int) -> int:
+        """Returns how many records all workers together read in the global steps before ``step``."""
+        return self._records_of(self.deal.sizes, step)
 
     def batches(self, start_step: int = 0) -> "tf.data.Dataset":
         """Returns this worker's batches from ``start_step`` on, endlessly.
@@ -111,6 +114,10 @@ class TrainingInput:
         options = tf.data.Options()
         options.autotune.enabled = False  # its thread costs more than it gains with the fixed numbers here
         return dataset.prefetch(_PREFETCHED).with_options(options)
+
+    def _records_of(self, sizes: Sequence[int], step: int) -> int:
+        epochs, within = divmod(step, self.steps_per_epoch)
+        return epochs * sum(sizes) + sum(min(size, within * self._share) for size in sizes)
 
     def _order(self, shard: int, epoch: int, window: int, length: int) -> "npt.NDArray[np.int64]":
         """Returns the order of the records of one window of ``shuffle_buffer`` records of a shard."""

@@ -39,7 +39,8 @@ class TrainingResult:
       step: Global step reached.
       loss: Mean loss of the last call's steps; None if there was no step.
       records: Records that this worker read in this attempt.
-      examples_per_s: Records of all workers a second, the first call (tracing) left out; None without a second call.
+      examples_per_s: Records that all workers read a second, the first call (tracing) left out; None without a second
+        call.
       train_s: Seconds in the loop, checkpoints included.
     """
 
@@ -237,6 +238,10 @@ def train(
     step, loss = first_step, None
     started_s = beat_s = time.monotonic()
     beat_step, warm_step, warm_s, saving_s = first_step, None, 0.0, 0.0
+
+    def num_read(since_step: int) -> int:
+        return data.total_records_until(step) - data.total_records_until(since_step)
+
     unreported: list[float] = []
     for size in call_sizes(first_step, options):
         losses = steps(batches, size)
@@ -248,13 +253,14 @@ def train(
         rate = None
         if reporter.is_due or step == options.steps or warm_step is None:
             # The first call traces: its rate says nothing.
-            rate = None if warm_step is None else (step - beat_step) * options.batch_size / (now_s - beat_s)
+            rate = None if warm_step is None else num_read(beat_step) / (now_s - beat_s)
             reporter.say(
                 "heartbeat",
                 step=step,
                 loss=sum(unreported) / len(unreported),
                 examples_per_s=rate,
                 records=data.records_until(step) - data.records_until(first_step),
+                total_records=num_read(first_step),
             )
             unreported.clear()
             beat_s, beat_step = now_s, step
@@ -268,13 +274,13 @@ def train(
             reporter.say("checkpoint", step=step)
             saving_s += time.monotonic() - save_s
     finished_s = time.monotonic()
-    warm_steps = 0 if warm_step is None else step - warm_step
+    num_warm = 0 if warm_step is None else num_read(warm_step)
     return TrainingResult(
         first_step=first_step,
         step=step,
         loss=loss,
         records=data.records_until(step) - data.records_until(first_step),
-        examples_per_s=warm_steps * options.batch_size / (finished_s - warm_s - saving_s) if warm_steps else None,
+        examples_per_s=num_warm / (finished_s - warm_s - saving_s) if num_warm else None,
         train_s=finished_s - started_s,
     )
 

@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import importlib
 import math
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -14,6 +15,8 @@ from lockstep.components.trainer.spec import ModelOptions
 if TYPE_CHECKING:
     import keras
     from tensorflow_transform.output_wrapper import TFTransformOutput
+
+_NUM_NAME_CHARACTERS = 40
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -195,31 +198,6 @@ def build_model(
     return model
 
 
-def check_output(model: "keras.Model", features: Mapping[str, Any], build: str) -> None:
-    """Calls a model and checks what it gives; a subclassed model gets its weights by it.
-
-    Args:
-      model: What `build_model` returned.
-      features: A batch: name -> tensor, as the model takes them.
-      build: ``model.build``, for the message.
-
-    Raises:
-      ConfigurationError: It is not one tensor of floats [batch, 1].
-    """
-    output = model(features, training=False)
-    shape, dtype = getattr(output, "shape", None), getattr(output, "dtype", None)
-    if shape is None or dtype is None:
-        got = type(output).__name__
-    elif list(shape[1:]) != [1] or not dtype.is_floating:
-        got = f"{dtype.name} [{', '.join(['batch', *map(str, shape[1:])])}]"
-    else:
-        return
-    raise ConfigurationError(
-        f"model.build: {build!r} gives {got}; it must give one float for a row, [batch, 1]: a probability for a binary"
-        " label, else the value"
-    )
-
-
 def resolve_build(name: str) -> Callable[[ModelInputs], "keras.Model"]:
     """Returns the model function called ``name``: a built-in, or one imported by ``module:function``.
 
@@ -270,18 +248,19 @@ def _encode(inputs: ModelInputs, embedding_dim: Callable[[int], int]) -> tuple[d
         raise ConfigurationError("features: a model needs at least one; declare the columns that it shall learn from")
     tensors: dict[str, Any] = {}
     encoded: list[Any] = []
-    for name, feature in inputs.features.items():
+    for number, (name, feature) in enumerate(inputs.features.items()):
         if feature.dtype == "string":
             raise ConfigurationError(
                 f"feature {name!r}: the built-in models take numbers, this is text; give it a vocabulary, or leave it"
                 " out of what the preprocessing function returns"
             )
-        tensors[name] = keras.Input(shape=feature.shape, dtype=feature.dtype, name=_layer_name(name))
-        encoded.append(_encode_one(name, feature, tensors[name], embedding_dim))
+        layer_name = _layer_name(number, name)
+        tensors[name] = keras.Input(shape=feature.shape, dtype=feature.dtype, name=f"input_{layer_name}")
+        encoded.append(_encode_one(feature, tensors[name], embedding_dim, f"embed_{layer_name}"))
     return tensors, encoded
 
 
-def _encode_one(name: str, feature: FeatureInput, tensor: Any, embedding_dim: Callable[[int], int]) -> Any:
+def _encode_one(feature: FeatureInput, tensor: Any, embedding_dim: Callable[[int], int], layer_name: str) -> Any:
     import keras
 
     if feature.num_values is None:
@@ -289,13 +268,14 @@ def _encode_one(name: str, feature: FeatureInput, tensor: Any, embedding_dim: Ca
     else:
         index = tensor - feature.first_value if feature.first_value else tensor
         dim = embedding_dim(feature.num_values)
-        values = keras.layers.Embedding(feature.num_values, dim, name=f"embed_{_layer_name(name)}")(index)
+        values = keras.layers.Embedding(feature.num_values, dim, name=layer_name)(index)
     return values if len(values.shape) == 2 else keras.layers.Reshape((-1,))(values)
 
 
-def _layer_name(feature: str) -> str:
-    # Columns are called "km/h" too; Keras refuses the slash in the name of a layer.
-    return feature.replace("/", "_per_")
+def _layer_name(number: int, feature: str) -> str:
+    # A column may be called anything ("km/h", "prediction"), a layer only what TensorFlow takes as a scope, and no two
+    # alike: the number tells them apart, the rest is for the reader.
+    return f"{number}_{re.sub(r'[^A-Za-z0-9_]', '_', feature)[:_NUM_NAME_CHARACTERS]}"
 
 
 def _model(name: str, tensors: dict[str, Any], output: Any) -> "keras.Model":

@@ -9,6 +9,7 @@ States of a training, and what leads from one to the next::
     TRAINING --every worker is done---------------------------------> DONE
     FAILED   --a restart is left------------------------------------> STARTING   (all killed, all started again)
     FAILED   --no restart is left, or the disk is full--------------> StepFailed
+    FAILED   --a worker's own error is that of the attempt before---> StepFailed
     FAILED   --the user's configuration or code is the cause--------> ConfigurationError
     DONE     --the weights of the workers are the same--------------> returns
     DONE     --they differ------------------------------------------> StepFailed
@@ -41,6 +42,7 @@ __all__ = ["Supervisor"]
 _POLL_S = 0.1
 _PROGRESS_S = 0.5
 _FULL_BYTES = 16 << 10  # where the logs are: on a full disk a worker cannot even say why it ends
+_NUM_EARLIER = 3  # attempts told beside the last one
 _EXIT_GRACE_S = 10.0  # from the last worker's `done` to the end of its process: more is a hang at interpreter exit
 
 _logger = logging.getLogger(__name__)
@@ -91,8 +93,8 @@ class Supervisor:
 
         Raises:
           ConfigurationError: A worker says that the user's configuration or code cannot work.
-          StepFailed: The group failed more often than ``max_restarts``, the disk is full, the launcher cannot start
-            it, the workers' final weights differ, or SIGTERM came.
+          StepFailed: The group failed more often than ``max_restarts``, or twice by the same error of a worker's own;
+            the disk is full, the launcher cannot start it, the workers' final weights differ, or SIGTERM came.
           KeyboardInterrupt: SIGINT came.
         """
         self._begin_s, self._loss, self._attempts = self._clock(), None, []
@@ -107,7 +109,7 @@ class Supervisor:
                 if isinstance(outcome, _Finished):
                     return self._outcome(outcome)
                 self._raise_unless_worth_another(outcome)
-                _logger.warning("attempt %d failed: %s\n%s", number, _described(outcome), outcome.details)
+                _logger.warning("attempt %d failed: %s", number, _described(outcome))
                 _progress.info("restart %d of %d: %s", number, self._options.max_restarts, outcome.cause)
 
     def _run_attempt(self, number: int, signals: "_Signals") -> "_Finished | Failure":
@@ -200,13 +202,13 @@ class Supervisor:
             raise ConfigurationError(f"{failure.cause}\nThe worker's log: {failure.log_path}")
         if failure.kind == "disk_full" or shutil.disk_usage(self._run_dir).free < _FULL_BYTES:
             raise StepFailed(
-                f"the disk is full: {_described(failure)}\nMake room, or give another work_dir, and run the same "
+                f"the disk is full: {_described(failure)}\nMake room, or give another --root, and run the same "
                 "command again: training goes on from its last complete checkpoint."
             )
         if self._fails_alike(failure):
             raise StepFailed(f"training failed twice in the same way, so it is not tried again: {_described(failure)}")
         if len(self._attempts) > self._options.max_restarts:
-            earlier = "".join(f"\nAttempt {a.attempt}: {a.cause}" for a in self._attempts[:-1])
+            earlier = "".join(f"\nAttempt {a.attempt}: {a.cause}" for a in self._attempts[-1 - _NUM_EARLIER : -1])
             raise StepFailed(
                 f"training failed in attempt {len(self._attempts)}, and max_restarts: {self._options.max_restarts} "
                 f"allows no more: {_described(failure)}{earlier}"
@@ -234,11 +236,11 @@ class _ProgressReport:
 
     @property
     def mean_per_s(self) -> float | None:
-        """Records of all workers a second between the first and the last heartbeat of the attempt."""
+        """Records that all workers read a second between the first and the last heartbeat of the attempt."""
         if self._first is None or self._last is None or self._last.time <= self._first.time:
             return None
-        steps = (self._last.step or 0) - (self._first.step or 0)
-        return round(steps * self._options.batch_size / (self._last.time - self._first.time), 1)
+        num_records = (self._last.total_records or 0) - (self._first.total_records or 0)
+        return round(num_records / (self._last.time - self._first.time), 1) or None
 
     def report(self, watch: GroupWatch, now_s: float) -> None:
         self._last = watch.chief

@@ -19,8 +19,9 @@ from lockstep.components.trainer import loop, models, strategies
 from lockstep.components.trainer.checkpoint import Checkpoints, sync
 from lockstep.components.trainer.evaluation import evaluate
 from lockstep.components.trainer.export import export, serving_columns
-from lockstep.components.trainer.heartbeat import Reporter
+from lockstep.components.trainer.heartbeat import Reporter, one_line
 from lockstep.components.trainer.input_pipeline import TrainingInput
+from lockstep.components.trainer.outputs import check_output
 from lockstep.components.trainer.records import Records
 from lockstep.components.trainer.spec import RunFiles, TrainSpec
 
@@ -38,7 +39,8 @@ class TrainingReport:
       steps: Global steps done.
       loss: Mean training loss of the last call; None if this attempt only exported.
       evaluation: Metric -> value on the evaluation split, as of ``evaluation.evaluate``; empty without records.
-      examples_per_s: Records of all workers a second in the loop, tracing and checkpoints left out; None if unknown.
+      examples_per_s: Records that all workers read a second in the loop, tracing and checkpoints left out; None if
+        unknown.
       records_per_epoch: Records in the training split.
       steps_per_epoch: Global steps in which all of them are read.
       attempt: The attempt that finished.
@@ -85,7 +87,7 @@ class Training:
         self._data = TrainingInput(
             self._records(spec.train_files),
             batch_size=options.batch_size,
-            num_shards=options.num_virtual_shards,
+            num_shards=options.virtual_shards,
             worker=task.index,
             num_workers=task.num_workers,
             seed=options.seed,
@@ -163,19 +165,23 @@ class Training:
         write_report(report, RunFiles(Path(spec.run_dir)).training_path)
 
     def _build(self) -> None:
-        """Builds model, optimizer and loss within the strategy's scope."""
+        """Builds model, optimizer and loss within the strategy's scope.
+
+        The model is called once: a subclassed one gets its weights by it, and a wrong output is told before training.
+        """
         spec = self._spec
+        columns, weights, _ = next(iter(self._data.batches()))
         with self._strategy.scope():
             try:
                 self.model = models.build_model(spec.model, self._transform_output, spec.label, spec.label_kind)
-                self._try_model()
+                features = loop.model_columns(self.model, columns, spec.label)
+                check_output(self.model, features, weights, spec.model.build, spec.label_kind)
             except UserError:
                 raise
-            except Exception as e:
+            except (Exception, SystemExit) as e:  # a function may call sys.exit
                 # The function is the user's, or was given the user's parameters: it fails the same way each time.
-                raise ConfigurationError(
-                    f"model.build: {spec.model.build!r} failed{_place(e, spec.import_paths)}: {type(e).__name__}: {e}"
-                ) from e
+                place, error = _place(e, spec.import_paths), one_line(f"{type(e).__name__}: {e}")
+                raise ConfigurationError(f"model.build: {spec.model.build!r} failed{place}: {error}") from e
             strategies.check_model(self.model, self._task)
             self._serving_columns = serving_columns(self._transform_output, self.model, label=spec.label)
             self._loss = loop.per_example_loss(self.model, spec.label_kind)
@@ -186,13 +192,6 @@ class Training:
                 "BatchNormalization without synchronized=True sees only its worker's share of each batch: the model "
                 "depends on train.workers; its moving statistics are averaged over the workers at each checkpoint"
             )
-
-    def _try_model(self) -> None:
-        """Calls the model once: a subclassed one gets its weights by it, and a wrong output is told before training."""
-        columns, _, _ = next(iter(self._data.batches()))
-        models.check_output(
-            self.model, loop.model_columns(self.model, columns, self._spec.label), self._spec.model.build
-        )
 
     def _variables(self) -> "list[keras.Variable]":
         return [*self.model.weights, *strategies.seed_states(self.model), *self._optimizer.variables]
@@ -233,11 +232,13 @@ def write_report(report: TrainingReport, path: Path) -> None:
     temporary_path.replace(path)
 
 
-def _place(error: Exception, import_paths: Sequence[str]) -> str:
+def _place(error: BaseException, import_paths: Sequence[str]) -> str:
     """Returns `` at file:line`` of the user's own code that an error came from; empty where that is not known."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
+        # A project's folder often holds its virtual environment too: what is installed is not the user's own.
         if any(Path(frame.filename).is_relative_to(folder) for folder in import_paths)
+        and "site-packages" not in Path(frame.filename).parts
     ]
     return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""

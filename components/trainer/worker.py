@@ -4,7 +4,9 @@ How it is started and what it says is in ``spec.py`` and ``heartbeat.py``.
 """
 
 import argparse
+import ctypes
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -21,6 +23,8 @@ EXIT_FAILED = 1
 EXIT_USER_ERROR = 2
 EXIT_ORPHANED = 3
 
+_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+
 
 def main(arguments: Sequence[str]) -> NoReturn:
     """Runs one worker and ends the process; ``arguments`` are those of ``spec.worker_command`` after the program."""
@@ -30,6 +34,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     parser.add_argument("--stop-at-eof", action="store_true")
     options = parser.parse_args(arguments)
     if options.stop_at_eof:
+        end_with_parent()
         end_at_eof(sys.stdin.buffer)
     spec = TrainSpec.from_json(options.spec_path.read_text(encoding="utf-8"))
     task = Task.from_tf_config(os.environ.get("TF_CONFIG"), workers=spec.options.workers)
@@ -57,12 +62,33 @@ def run(spec: TrainSpec, task: Task, reporter: Reporter, *, attempt: int) -> int
         traceback.print_exc()
         reporter.say("failed", message=str(e), traceback=traceback.format_exc(), user_error=True)
         return EXIT_USER_ERROR
+    except SystemExit as e:  # nobody but the user's code calls sys.exit, in a layer for instance
+        traceback.print_exc()
+        message = f"the model's code ended the training: SystemExit: {e}"
+        reporter.say("failed", message=message, traceback=traceback.format_exc(), user_error=True)
+        return EXIT_USER_ERROR
     except Exception as e:  # noqa: BLE001  the boundary of the process: the supervisor gets the cause
         traceback.print_exc()
         reporter.say("failed", message=f"{type(e).__name__}: {e}", traceback=traceback.format_exc())
         return EXIT_FAILED
     reporter.say("done", step=result.step, digest=weights_digest, records=result.records)
     return 0
+
+
+def end_with_parent() -> None:
+    """Has the kernel kill this process with SIGKILL when the thread that started it ends; does nothing but on Linux.
+
+    A process stopped by SIGSTOP does not see the end of its standard input; this reaches it too.
+    """
+    if sys.platform != "linux":
+        return
+    parent = os.getppid()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"prctl(PR_SET_PDEATHSIG): {os.strerror(error)}")
+    if os.getppid() != parent:  # it ended before the kernel was asked
+        os._exit(EXIT_ORPHANED)
 
 
 def end_at_eof(stream: BinaryIO) -> None:

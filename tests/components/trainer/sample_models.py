@@ -1,5 +1,6 @@
 """Model functions that the tests' specifications name, imported by the worker processes."""
 
+import sys
 from typing import Any
 
 import keras
@@ -23,3 +24,43 @@ def small_model(inputs: Any) -> keras.Model:
 def broken_model(inputs: Any) -> keras.Model:
     """Asks for a feature that is not there."""
     raise KeyError("distance")
+
+
+def exiting_model(inputs: Any) -> keras.Model:
+    """Ends the process."""
+    sys.exit("no data today")
+
+
+def wide_model(inputs: Any) -> keras.Model:
+    """Gives two values a record."""
+    fare = keras.Input((1,), name="fare")
+    return keras.Model({"fare": fare}, keras.layers.Dense(2, activation="sigmoid")(fare))
+
+
+def flat_model(inputs: Any) -> keras.Model:
+    """Gives a vector."""
+    fare = keras.Input((1,), name="fare")
+    return keras.Model({"fare": fare}, keras.ops.squeeze(keras.layers.Dense(1, activation="sigmoid")(fare), axis=1))
+
+
+def logits_model(inputs: Any) -> keras.Model:
+    """Gives -3 for any record until it is trained: no probability."""
+    fare = keras.Input((1,), name="fare")
+    layer = keras.layers.Dense(1, kernel_initializer="zeros", bias_initializer=keras.initializers.Constant(-3.0))
+    return keras.Model({"fare": fare}, layer(fare))
+
+
+class Exiting(keras.layers.Layer):
+    """Ends the process when it trains."""
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        """Returns what it is given, unless it trains."""
+        if training:
+            sys.exit("enough")
+        return inputs
+
+
+def model_that_exits_later(inputs: Any) -> keras.Model:
+    """Ends the process at its first step."""
+    fare = keras.Input((1,), name="fare")
+    return keras.Model({"fare": fare}, keras.layers.Dense(1, activation="sigmoid")(Exiting()(fare)))

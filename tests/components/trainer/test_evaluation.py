@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from lockstep.components.errors import ConfigurationError
 from lockstep.components.trainer.evaluation import evaluate
 from lockstep.components.trainer.loop import per_example_loss
 from lockstep.components.trainer.records import Records
@@ -49,6 +50,17 @@ def test_a_classifier_is_measured(tmp_path: Path) -> None:
     assert metrics["loss"] == pytest.approx(log_loss, abs=1e-5)
     assert metrics["examples"] == 1500
     assert len(beats) == 2
+
+
+@pytest.mark.parametrize("score", [-0.25, 1.5])
+def test_a_classifier_that_gives_no_probability_is_refused(tmp_path: Path, score: float) -> None:
+    """One record is enough, in whatever batch it lies."""
+    scores = np.full(1500, 0.5)
+    scores[1200] = score
+    model = identity()
+    records = split(tmp_path / "eval", scores, np.zeros(1500))
+    with pytest.raises(ConfigurationError, match=f"trained model gives {score}; a binary label needs a probability"):
+        evaluate(model, records, per_example_loss(model, "binary"), "binary", on_batch=lambda: None)
 
 
 def test_a_regression_is_measured(tmp_path: Path) -> None:

@@ -220,16 +220,32 @@ def test_an_interrupted_step_fails_and_the_next_one_goes_on(step: Step, undistur
     assert list(step.work_dir.iterdir()) == []
 
 
+NAME_ERROR = "return kears.Model()"
+EXIT = "import sys; sys.exit('no data')"
+WIDE = "import keras; x = keras.Input((1,), name='fare'); return keras.Model({'fare': x}, keras.layers.Dense(2)(x))"
+
+
 @pytest.mark.slow
-def test_an_error_in_the_users_model_is_told_once(step: Step) -> None:
-    """The user's model function raises: its own error is the message, and there is no second attempt."""
-    (step.folder / "broken_model.py").write_text("def build(inputs):\n    return kears.Model()\n")
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (NAME_ERROR, r"broken_model:build' failed at .*/broken_model\.py:2: NameError: name 'kears' is not defined"),
+        (EXIT, r"broken_model:build' failed at .*/broken_model\.py:2: SystemExit: no data"),
+        (WIDE, r"broken_model:build' gives float32 \[batch, 2\]; it must give one float"),
+    ],
+)
+def test_an_error_in_the_users_model_is_told_once(step: Step, body: str, message: str) -> None:
+    """The user's own error, with its place, is the message, on one line before the log; there is no second attempt."""
+    (step.folder / "broken_model.py").write_text(f"def build(inputs):\n    {body}\n")
     spec = dataclasses.replace(
         step.spec, model=ModelOptions(build="broken_model:build"), import_paths=(str(step.folder),)
     )
-    with pytest.raises(ConfigurationError, match=r"broken_model:build.*NameError: name 'kears' is not defined"):
+    with pytest.raises(ConfigurationError, match=message) as caught:
         dataclasses.replace(step, spec=spec).run()
-    assert [path.name for path in step.work_dir.rglob("worker-0.attempt-*.log")] == ["worker-0.attempt-1.log"]
+    _, where = str(caught.value).splitlines()
+    assert where.startswith("The worker's log: ")
+    logs = {path.name for path in step.work_dir.rglob("*.log")}
+    assert logs == {"worker-0.attempt-1.log", "worker-1.attempt-1.log"}
 
 
 @pytest.fixture

@@ -10,10 +10,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
+from tensorflow_transform.tf_metadata import metadata_io, schema_utils
+from tensorflow_transform.tf_metadata.dataset_metadata import DatasetMetadata
 
 from lockstep.components.errors import ConfigurationError
+from lockstep.components.trainer import loop
 from lockstep.components.trainer.export import export, serving_columns, sources_of_features
-from tests.components.trainer.conftest import TrainingData, example
+from lockstep.components.trainer.input_pipeline import TrainingInput
+from lockstep.components.trainer.models import build_model
+from lockstep.components.trainer.records import Records
+from lockstep.components.trainer.spec import ModelOptions, TrainOptions
+from lockstep.transforms.testing import Row, run_preprocessing
+from tests.components.trainer.conftest import TrainingData, example, write_split
 
 ROW = {"record_id": 1, "fare": 20.0, "company": "blue", "tips": 5.0}
 
@@ -150,3 +158,63 @@ def test_what_a_killed_export_left_is_replaced(training_data: TrainingData, tmp_
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     assert not (tmp_path / "model" / "rest").exists()
     assert signature(tmp_path / "model", "serving_default", ROW)["predictions"].shape == (1, 1)
+
+
+AWKWARD_NAMES = (
+    "prediction",
+    "a b",
+    "a:b",
+    "100%",
+    "it's",
+    'say "x"',
+    "x, y",
+    "naïve ü 日本",
+    "km/h",
+    "-",
+    "[0]",
+    "a b ",
+)
+LABEL = "the label: 5%?"
+
+
+def preprocess_awkward(inputs: dict[str, Any]) -> dict[str, Any]:
+    """In turn a vocabulary, buckets and a quantity; names stay as they are."""
+    outputs = {LABEL: tft.sparse_tensor_to_dense_with_shape(inputs[LABEL], [None, 1], 0.0)}
+    for index, name in enumerate(AWKWARD_NAMES):
+        value = tft.sparse_tensor_to_dense_with_shape(inputs[name], [None, 1], 0)
+        text = tf.strings.as_string(value)
+        vocabulary = tft.compute_and_apply_vocabulary(text, vocab_filename=f"v{index}", num_oov_buckets=1)
+        outputs[name] = (vocabulary, tft.bucketize(value, 3), tf.cast(value, tf.float32))[index % 3]
+    return outputs
+
+
+@pytest.mark.parametrize("build", ["mlp", "linear"])
+def test_columns_of_any_name_are_trained_on_and_served(tmp_path: Path, build: str) -> None:
+    """From transformed records with such names over a training step to both signatures of the SavedModel."""
+    rows: list[Row] = [{LABEL: float(i % 2), **dict.fromkeys(AWKWARD_NAMES, (i + 1) % 5)} for i in range(20)]
+    transformed = run_preprocessing(preprocess_awkward, rows, output_dir=tmp_path / "graph")
+    output = transformed.transform_output
+    raw_schema = schema_utils.schema_from_feature_spec(transformed.raw_spec)
+    metadata_io.write_metadata(DatasetMetadata(raw_schema), str(tmp_path / "graph" / "metadata"))
+    records = [
+        example({name: column[i].item() for name, column in transformed.features.items()}) for i in range(len(rows))
+    ]
+    files = write_split(tmp_path / "train", records, 2)
+    data = TrainingInput(Records(files, output.transformed_feature_spec(), LABEL), batch_size=8, num_shards=2)
+    model = build_model(ModelOptions(build=build), output, LABEL)
+    optimizer = loop.optimizer_of(model, TrainOptions())
+    loss = loop.per_example_loss(model, "binary")
+    before = [weight.numpy() for weight in model.weights]
+    loop.StepFunction(tf.distribute.get_strategy(), model, optimizer, loss, LABEL)(iter(data.batches()), 1)
+    assert all(np.any(weight.numpy() != was) for weight, was in zip(model.weights, before, strict=True))
+
+    columns = serving_columns(output, model, label=LABEL)
+    export(model, output, columns, tmp_path / "model", label=LABEL, label_kind="binary")
+    served_rows = [dict(row) for row in rows]
+    features = signature(tmp_path / "model", "transform_features", *served_rows)
+    assert set(features) == {LABEL, *AWKWARD_NAMES}
+    served = signature(tmp_path / "model", "serving_default", *(without(row, LABEL) for row in served_rows))
+    expected = model({name: tf.constant(features[name]) for name in AWKWARD_NAMES})
+    np.testing.assert_allclose(served["predictions"], expected.numpy(), atol=1e-6)
+    description = json.loads((tmp_path / "model" / "assets.extra" / "lockstep.json").read_text(encoding="utf-8"))
+    assert description["raw_features"] == dict.fromkeys(AWKWARD_NAMES, "int")

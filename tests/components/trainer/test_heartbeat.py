@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from lockstep.components.trainer.heartbeat import Reporter, WorkerEvent
+from lockstep.components.trainer.heartbeat import Reporter, WorkerEvent, one_line
 
 
 def test_an_event_survives_its_line() -> None:
@@ -31,6 +31,25 @@ def test_an_event_survives_its_line() -> None:
 def test_what_is_no_event_is_log(line: str) -> None:
     """Anything a user's code prints, and half a line of a killed worker, is not an event."""
     assert WorkerEvent.from_line(line) is None
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        ("KeyError: 'fare'", "KeyError: 'fare'"),
+        ("KeyError: 'fare'\nand more", "KeyError: 'fare'"),
+        ("ValueError: in user code:\n\n  File x.py\n\n  ValueError: no shape\n", "ValueError: no shape"),
+        (
+            "ValueError: Exception encountered when calling Dense.call().\n\n\x1b[1mno shape\x1b[0m\n\nArguments",
+            "ValueError: no shape",
+        ),
+        ("SystemExit: ", "SystemExit:"),
+        ("", ""),
+    ],
+)
+def test_an_error_is_told_by_its_telling_line(message: str, line: str) -> None:
+    """Without what TensorFlow and Keras say before and after it, and without colours."""
+    assert one_line(message) == line
 
 
 def test_heartbeats_that_come_too_soon_are_dropped() -> None:

@@ -121,6 +121,9 @@ def test_records_read_are_counted(tmp_path: Path) -> None:
     """The count of a worker's records up to a step is what it really read."""
     data = training_input(records(tmp_path / "split"), worker=1, num_workers=2)
     ids = read_ids(data, 25)
+    other = training_input(records(tmp_path / "same"), worker=0, num_workers=2)
+    for step in (0, 1, 7, 25):
+        assert data.total_records_until(step) == data.records_until(step) + other.records_until(step)
     assert [data.records_until(step) for step in range(26)] == np.cumsum([0] + [len(step) for step in ids]).tolist()
 
 

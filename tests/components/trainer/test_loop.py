@@ -1,6 +1,8 @@
 """The loop in one process."""
 
 import io
+import itertools
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -113,6 +115,19 @@ def test_calls_end_at_checkpoints_and_each_is_told(split: Records, tmp_path: Pat
     assert result.records == 106
     assert result.loss is not None
     assert np.isfinite(result.loss)
+
+
+def test_a_rate_counts_records_and_not_padding(split: Records, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock that ticks once a call: 16, 16 and 13 records a second, since three rows of the third are padding."""
+    run = Run(split, tmp_path, steps=6, steps_per_call=1, checkpoint_every=100)
+    ticks = itertools.count(1.0)
+    monkeypatch.setattr(loop, "time", types.SimpleNamespace(monotonic=lambda: next(ticks)))
+    result = run.train()
+    beats = [event for event in run.events if event.event == "heartbeat"]
+    assert [beat.examples_per_s for beat in beats] == [None, 16, 13, 16, 16, 13]
+    assert [beat.total_records for beat in beats] == [16, 32, 45, 61, 77, 90]
+    # Six ticks from the end of the first call to the return, and one more for the checkpoint, which does not count.
+    assert result.examples_per_s == (90 - 16) / 7
 
 
 def test_an_uneven_batch_weighs_each_of_its_records_alike(split: Records, tmp_path: Path) -> None:

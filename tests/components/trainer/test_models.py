@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lockstep.components.errors import ConfigurationError
 from lockstep.components.trainer.models import (
@@ -122,6 +124,39 @@ def test_a_built_in_model_takes_features_of_any_shape_and_returns_one_column(bui
     assert np.all((predictions.numpy() > 0) & (predictions.numpy() < 1))
 
 
+# Names that Keras' own layers have, TensorFlow's scopes do not take, or that differ only in what they do not take.
+AWKWARD_NAMES = ("prediction", "inputs", "hidden_1", "embed_0_x", "x", "X", "a b", "a:b", "a%b", "é", "_", " ", "'\"")
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    features=st.dictionaries(
+        st.sampled_from(AWKWARD_NAMES) | st.text(min_size=1),
+        st.sampled_from(
+            [
+                FeatureInput(dtype="int64", num_values=3),
+                FeatureInput(dtype="int64", num_values=3, first_value=-1, shape=()),
+                FeatureInput(dtype="float32"),
+            ]
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    build=st.sampled_from(sorted(BUILT_IN)),
+)
+def test_a_feature_may_have_any_name(features: dict[str, FeatureInput], build: str) -> None:
+    """A built-in model of it takes the dict under these names, and every one of its weights learns."""
+    parameters = {"hidden": (2,), "dropout": 0.5} if build == "mlp" else {}
+    model = BUILT_IN[build](ModelInputs(features=features, label_kind="regression", parameters=parameters))
+    batch = {name: tf.ones([2, *feature.shape], feature.dtype) for name, feature in features.items()}
+    assert set(model._inputs_struct) == set(features)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum((model(batch, training=False) - 1.0) ** 2)
+    gradients = tape.gradient(loss, [variable.value for variable in model.trainable_variables])
+    assert all(gradient is not None for gradient in gradients)
+    keras.optimizers.SGD(0.1).apply(gradients, model.trainable_variables)
+
+
 @pytest.mark.parametrize("build", sorted(BUILT_IN))
 def test_a_built_in_regression_is_not_bounded(build: str) -> None:
     """The last layer has no activation."""
@@ -144,7 +179,7 @@ def test_the_parameters_shape_the_mlp() -> None:
 def test_embeddings_are_the_fourth_root_of_their_values_by_default(num_values: int) -> None:
     """Rounded up, a rule that suits small data, too."""
     inputs = ModelInputs(features={"x": FeatureInput(dtype="int64", num_values=num_values)}, label_kind="binary")
-    table = mlp(inputs).get_layer("embed_x").embeddings
+    (table,) = [layer.embeddings for layer in mlp(inputs).layers if isinstance(layer, keras.layers.Embedding)]
     assert tuple(table.shape) == (num_values, math.ceil(num_values**0.25))
 
 

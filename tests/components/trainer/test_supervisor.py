@@ -106,7 +106,8 @@ def training(worker: int, *, first: int = 0, until_s: float = 4.0) -> Script:
     seconds = 3.0
     while seconds <= until_s:
         step = first + int(seconds) - 2
-        script.append((seconds, event("heartbeat", worker, step=step, loss=0.5, examples_per_s=3100.0, time=seconds)))
+        beat = {"step": step, "loss": 0.5, "examples_per_s": 3100.0, "total_records": 256 * (step - first)}
+        script.append((seconds, event("heartbeat", worker, time=seconds, **beat)))
         seconds += 1.0
     return script
 
@@ -156,7 +157,7 @@ def test_a_group_that_finishes_is_one_attempt(tmp_path: Path) -> None:
     outcome = training_of(tmp_path, [finishing(0), finishing(1)]).run()
     assert outcome.restarts == 0
     assert (outcome.loss, outcome.digest, outcome.records) == (0.5, "d", (128, 129))
-    assert outcome.examples_per_s == 240.0  # a step of 240 records a second
+    assert outcome.examples_per_s == 256.0  # that many were read in a second, whatever a batch holds
     (attempt,) = outcome.attempts
     assert (attempt.resumed_step, attempt.last_step, attempt.cause) == (0, 2, None)
     assert attempt.training_s == pytest.approx(3.0, abs=0.11)
@@ -208,7 +209,7 @@ def test_done_workers_that_do_not_end_are_killed(tmp_path: Path) -> None:
 
 
 def test_restarts_are_bounded(tmp_path: Path) -> None:
-    """After ``max_restarts`` the step fails; the message has the last cause, its log and the earlier ones, no output."""
+    """After ``max_restarts`` the step fails; the message has the last cause, its log, earlier causes, and no output."""
     dying: list[Script] = [training(0, until_s=60), [*training(1), (4.2, -signal.SIGKILL)]]
     broken: list[Script] = [training(0, until_s=60), [*training(1), (4.0, "Segmentation fault"), (4.2, -11)]]
     run = training_of(tmp_path, dying, dying, broken, max_restarts=2)
@@ -222,6 +223,52 @@ def test_restarts_are_bounded(tmp_path: Path) -> None:
     assert "Attempt 1: worker 1 was killed by SIGKILL" in message
     assert run.launcher.calls == ["start", "stop"] * 3
     assert len(run.supervisor.attempts) == 3
+
+
+def test_only_the_last_attempts_are_told(tmp_path: Path) -> None:
+    """Beside the last cause three earlier ones, a line each."""
+    attempts: list[list[Script]] = [
+        [training(0, until_s=60), [*training(1, until_s=3 + i), (3.2 + i, -signal.SIGKILL)]] for i in range(6)
+    ]
+    with pytest.raises(StepFailed) as caught:
+        training_of(tmp_path, *attempts, max_restarts=5).run()
+    _, *earlier = str(caught.value).splitlines()
+    assert earlier == [f"Attempt {n}: worker 1 was killed by SIGKILL at step {n}" for n in (3, 4, 5)]
+
+
+def failing(worker: int, error: str) -> Script:
+    """A worker that tells an error of its own at step 2."""
+    text = f"Traceback (most recent call last):\n  File x.py, line 1\n{error}"
+    return [*training(worker), (4.1, event("failed", worker, message=error, traceback=text)), (4.3, 1)]
+
+
+def test_an_error_that_comes_again_is_not_tried_again(tmp_path: Path) -> None:
+    """A worker's own error at the same step in two attempts: a third would end so too."""
+    attempt: list[Script] = [training(0, until_s=60), failing(1, "RuntimeError: shard 7 is broken")]
+    run = training_of(tmp_path, attempt, attempt, [finishing(0), finishing(1)])
+    with pytest.raises(StepFailed) as caught:
+        run.run()
+    log_path = tmp_path / "worker-1.attempt-2.log"
+    assert str(caught.value) == (
+        "training failed twice in the same way, so it is not tried again: "
+        f"worker 1 failed at step 2: RuntimeError: shard 7 is broken; log: {log_path}"
+    )
+    assert len(run.supervisor.attempts) == 2
+
+
+def test_another_error_is_worth_another_attempt(tmp_path: Path) -> None:
+    """Two different errors, and one that only follows from a peer's end, say nothing about a third attempt."""
+    echo: Script = [*training(0), (4.1, event("failed", 0, message="lost", traceback=ABORTED)), (4.3, 1)]
+    run = training_of(
+        tmp_path,
+        [training(0, until_s=60), failing(1, "OSError: a")],
+        [training(0, until_s=60), failing(1, "OSError: b")],
+        [echo, [*echo]],
+        [echo, [*echo]],
+        [finishing(0), finishing(1)],
+        max_restarts=4,
+    )
+    assert run.run().restarts == 4
 
 
 def test_the_first_cause_is_told_and_not_its_echo(tmp_path: Path) -> None:
@@ -339,7 +386,9 @@ def test_a_full_disk_is_not_tried_again(tmp_path: Path) -> None:
     """No restart mends a full disk: the step says so, and that training will go on from its checkpoint."""
     text = "tensorflow...ResourceExhaustedError: /ckpt/x.data; No space left on device [Op:SaveV2]"
     run = training_of(tmp_path, [[*training(0), (4.2, event("failed", 0, message=text, traceback=text))], training(1)])
-    with pytest.raises(StepFailed, match=r"(?s)the disk is full: worker 0 failed.*goes on from its last complete"):
+    with pytest.raises(
+        StepFailed, match=r"(?s)the disk is full: worker 0 failed.*or give another --root, and.*goes on"
+    ):
         run.run()
     assert run.launcher.calls == ["start", "stop"]
 

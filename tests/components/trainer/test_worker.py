@@ -170,8 +170,36 @@ def test_a_model_function_that_fails_is_the_user_s_error(make_spec: MakeSpec) ->
     assert worker.code == EXIT_USER_ERROR
     failed = worker.last("failed")
     assert failed.user_error
-    assert failed.message == "model.build: 'sample_models:broken_model' failed: KeyError: 'distance'"
+    path = Path(__file__).parent / "sample_models.py"
+    line = path.read_text().splitlines().index('    raise KeyError("distance")') + 1
+    assert failed.message == f"model.build: 'sample_models:broken_model' failed at {path}:{line}: KeyError: 'distance'"
     assert "sample_models.py" in (failed.traceback or "")
+    assert worker.log.rstrip().endswith(failed.message)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        ("wide_model", "model.build: 'sample_models:wide_model' gives float32 [batch, 2]; it must give one float"),
+        ("flat_model", "model.build: 'sample_models:flat_model' gives float32 [batch]; it must give one float"),
+        ("logits_model", "model.build: 'sample_models:logits_model' gives -3.0; a binary label needs a probability"),
+        ("exiting_model", "SystemExit: no data today"),
+        ("model_that_exits_later", "the model's code ended the training: SystemExit: enough"),
+    ],
+)
+def test_a_model_that_cannot_be_trained_is_told_before_the_first_step(
+    make_spec: MakeSpec, build: str, message: str
+) -> None:
+    """One line that is the user's to mend, and no step and no model."""
+    spec = make_spec(build=f"sample_models:{build}")
+    (worker,) = run_group(spec)
+    assert worker.code == EXIT_USER_ERROR
+    failed = worker.last("failed")
+    assert failed.user_error
+    assert message in (failed.message or "")
+    assert "\n" not in (failed.message or "")
+    assert not [event for event in worker.events if event.event == "heartbeat"]
+    assert not Path(spec.export_dir).exists()
 
 
 def test_what_goes_wrong_is_reported(make_spec: MakeSpec) -> None:

@@ -247,3 +247,41 @@ def test_no_worker_outlives_a_killed_supervisor(tmp_path: Path) -> None:
         assert all(is_alive(pid) for pid in pids)
         supervisor.kill()
     until(lambda: not any(is_alive(pid) for pid in pids), timeout_s=5)
+
+
+def test_no_stopped_worker_outlives_a_killed_supervisor(tmp_path: Path) -> None:
+    """A worker stopped by SIGSTOP cannot read that its standard input is closed: the kernel kills it."""
+    spec_path = tmp_path / "spec.json"
+    os.mkfifo(spec_path)  # the real worker waits here, before it imports TensorFlow
+    program = (
+        "import sys, time\nfrom pathlib import Path\n"
+        "from lockstep.components.trainer.launchers import WorkerGroup\n"
+        "from lockstep.components.trainer.launchers.local import LocalLauncher\n"
+        "from lockstep.components.trainer.spec import worker_command\n"
+        "run_dir = Path(sys.argv[1])\n"
+        "command = worker_command(spec_path=run_dir / 'spec.json', attempt=1)\n"
+        "launcher = LocalLauncher()\n"
+        "launcher.start(WorkerGroup(command=command, num_workers=1, attempt=1, run_dir=run_dir))\n"
+        "time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)]) as supervisor:
+        try:
+            until(lambda: has_reader(spec_path))
+            (pid,) = map(int, Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children").read_text().split())
+            with spec_path.open("w"):  # nothing is written, so that the worker goes on waiting
+                os.kill(pid, signal.SIGSTOP)
+                until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+                supervisor.kill()
+                supervisor.wait()
+                until(lambda: not is_alive(pid), timeout_s=5)
+        finally:
+            supervisor.kill()
+
+
+def has_reader(fifo: Path) -> bool:
+    """Whether a process reads from it."""
+    try:
+        os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+    except OSError:
+        return False
+    return True
