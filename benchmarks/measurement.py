@@ -1,7 +1,9 @@
 """One run of one pipeline in a fresh process and a fresh folder: seconds a step, and memory."""
 
 import dataclasses
+import itertools
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -11,13 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from benchmarks.process_tree import PeakMemory
+from benchmarks.process_tree import PeakMemory, processor_s
 from lockstep.pipelines import run_events
 from lockstep.pipelines.config import load_config
 
 Side = Literal["stock", "lockstep"]
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
+# A line of either's standard output.
+_STEP_DONE = re.compile(r"\s+(\w+)\s+done\b")
 # Names of steps in the table, where the two differ.
 _ROWS = {"CsvExampleGen": "ExampleGen", "DistributedTrainer": "Trainer"}
 
@@ -33,16 +37,20 @@ class Measurement:
     Args:
       side: Whose pipeline.
       steps: Name of the step, as in the table -> seconds of driver, executor and publisher.
+      steps_processor: Likewise, user and system time of all processes.
       import_s: From the start of the process until all is imported and the pipeline is built.
+      import_processor_s: Processor time until then.
       total_s: From the start of the process to its end.
-      processor_s: User and system time of all its processes.
+      processor_s: Processor time to its end.
       peak_bytes: Peak of the proportional set size of the process tree.
       load: Load average over one minute when it began.
     """
 
     side: Side
     steps: Mapping[str, float]
+    steps_processor: Mapping[str, float]
     import_s: float
+    import_processor_s: float
     total_s: float
     processor_s: float
     peak_bytes: int
@@ -65,9 +73,10 @@ def measure(side: Side, *, data: Path, root: Path, overrides: Sequence[str] = ()
     root.mkdir(parents=True)
     command, folder, events_glob = _command(side, root, overrides)
     load = os.getloadavg()[0]
-    used = _processor_s()
+    used = _waited_for_s()
     begin = time.monotonic()
     import_s = None
+    marks: list[tuple[str, float]] = []
     with (root / "stderr.log").open("wb") as log:
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=log, cwd=folder, text=True, start_new_session=True
@@ -78,6 +87,9 @@ def measure(side: Side, *, data: Path, root: Path, overrides: Sequence[str] = ()
                 for line in process.stdout:
                     if line.startswith("loaded") and import_s is None:
                         import_s = time.monotonic() - begin
+                        marks.append(("", processor_s(process.pid)))
+                    elif done := _STEP_DONE.match(line):
+                        marks.append((done[1], processor_s(process.pid)))
                 process.wait()
         except BaseException:
             os.killpg(process.pid, signal.SIGTERM)
@@ -94,9 +106,11 @@ def measure(side: Side, *, data: Path, root: Path, overrides: Sequence[str] = ()
     return Measurement(
         side=side,
         steps=steps,
+        steps_processor=differences(marks),
         import_s=import_s,
+        import_processor_s=marks[0][1],
         total_s=total_s,
-        processor_s=_processor_s() - used,
+        processor_s=_waited_for_s() - used,
         peak_bytes=memory.peak_bytes,
         load=load,
     )
@@ -121,6 +135,17 @@ def step_seconds(lines: Iterable[str]) -> dict[str, float]:
     return steps
 
 
+def differences(marks: Sequence[tuple[str, float]]) -> dict[str, float]:
+    """Returns name of step, as in the table -> what a counter grew by until the step's end since the mark before.
+
+    Args:
+      marks: Step and counter at its end; the first one is where the steps begin.
+    """
+    values = [value for _, value in marks]
+    grown = [after - before for before, after in itertools.pairwise(values)]
+    return {_ROWS.get(step, step): growth for (step, _), growth in zip(marks[1:], grown, strict=True)}
+
+
 def _command(side: Side, root: Path, overrides: Sequence[str]) -> tuple[list[str], Path, str]:
     """Returns the command, its working folder, and where it leaves its events below the root."""
     if side == "lockstep":
@@ -136,7 +161,7 @@ def _command(side: Side, root: Path, overrides: Sequence[str]) -> tuple[list[str
     return command, _REPOSITORY, "events.jsonl"
 
 
-def _processor_s() -> float:
+def _waited_for_s() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -1,4 +1,4 @@
-"""Peak memory of a process and everything below it."""
+"""Memory and processor time of a process and everything below it."""
 
 import threading
 from collections.abc import Callable
@@ -15,23 +15,36 @@ def memory_bytes(pid: int) -> int:
 
     Proportional: a page that several processes share, such as TensorFlow's code, counts once in all.
     """
-    return _sum_over_tree(pid, lambda process: int(process.memory_full_info().pss))
+    return int(_sum_over_tree(pid, lambda process: float(process.memory_full_info().pss)))
 
 
-def _sum_over_tree(pid: int, figure: Callable[[psutil.Process], int]) -> int:
+def processor_s(pid: int) -> float:
+    """Returns user and system seconds of a process and all descendants, also those that ended and were waited for.
+
+    0 if the process is gone.
+    """
+    return _sum_over_tree(pid, _used_s)
+
+
+def _used_s(process: psutil.Process) -> float:
+    used = process.cpu_times()
+    return float(used.user + used.system + used.children_user + used.children_system)
+
+
+def _sum_over_tree(pid: int, figure: Callable[[psutil.Process], float]) -> float:
     try:
         root = psutil.Process(pid)
         processes = [root, *root.children(recursive=True)]
     except psutil.NoSuchProcess:
-        return 0
+        return 0.0
     return sum(_or_zero(process, figure) for process in processes)
 
 
-def _or_zero(process: psutil.Process, figure: Callable[[psutil.Process], int]) -> int:
+def _or_zero(process: psutil.Process, figure: Callable[[psutil.Process], float]) -> float:
     try:
         return figure(process)
     except psutil.Error:  # It ended since, or is ending.
-        return 0
+        return 0.0
 
 
 class PeakMemory:
@@ -58,10 +71,10 @@ class PeakMemory:
         self._thread.join()
 
     def _sample(self) -> None:
-        looked_at = 0
+        looked_at = 0.0
         while True:
             # The proportional size takes the kernel 15 ms a look. It is never above the resident size, which is cheap.
-            resident = _sum_over_tree(self._pid, lambda process: int(process.memory_info().rss))
+            resident = _sum_over_tree(self._pid, lambda process: float(process.memory_info().rss))
             if resident > self.peak_bytes and abs(resident - looked_at) > _NOTABLE * looked_at:
                 self.peak_bytes = max(self.peak_bytes, memory_bytes(self._pid))
                 looked_at = resident

@@ -1,7 +1,7 @@
 """The process that runs the stock pipeline: ``python -m benchmarks.stock_run CONFIG_JSON_FILE ROOT``.
 
-Writes the same events as a run of Lockstep to ``ROOT/events.jsonl``, and the line ``loaded`` to standard output when
-all is imported.
+Writes the same events as a run of Lockstep to ``ROOT/events.jsonl``, and says on standard output, as that does, when
+all is loaded and when a step is done.
 """
 
 import sys
@@ -47,6 +47,8 @@ def _timed_steps(events: Any) -> Iterator[None]:
         event = run_events.StepChanged(step=step, state="done", seconds=time.monotonic() - begin)
         events.write(run_events.to_line(event))
         events.flush()
+        sys.stdout.write(f"  {step}  done\n")
+        sys.stdout.flush()
         return result
 
     launcher.Launcher.launch = timed

@@ -38,7 +38,7 @@ from lockstep.pipelines.definition import beam_arguments
 # More than the records of the largest split would cost memory for nothing; the same as Lockstep's.
 _SHUFFLE_BUFFER = 10_000
 _EVAL_BATCH = 4096
-# From 50 to 200 steps a call take the same time; fewer and more take longer, see docs/benchmarks.md.
+# From 10 to 200 steps a call take the same time; 1 and 600 take a little longer, see docs/benchmarks.md.
 _STEPS_PER_EXECUTION = 100
 
 

@@ -1,15 +1,19 @@
 """The measurements of one size as a table."""
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from benchmarks.measurement import Measurement
 
+_Figure = Callable[[Measurement], float]
+_Aggregate = Callable[[Sequence[float]], float]
 _WIDTH = 18
 
 
 def table(num_rows: int, stock: Sequence[Measurement], lockstep: Sequence[Measurement]) -> str:
-    """Returns one line a step and the sums: minimum and median of each side, and how many times quicker Lockstep is.
+    """Returns one line a step and the sums: seconds and processor seconds of each side, with ratios.
+
+    The ratio says how many times less Lockstep takes, best against best.
 
     Args:
       num_rows: Of the data.
@@ -17,40 +21,46 @@ def table(num_rows: int, stock: Sequence[Measurement], lockstep: Sequence[Measur
       lockstep: Likewise.
     """
     repetitions = len(stock)
-    heads = ["stock", "Lockstep"] if repetitions == 1 else ["stock", "median", "Lockstep", "median"]
-    what = "seconds" if repetitions == 1 else f"seconds, best and median of {repetitions}"
+    aggregates: list[_Aggregate] = [min] if repetitions == 1 else [min, statistics.median]
+    times = "" if repetitions == 1 else f", best and median of {repetitions}"
+    sides = [head for side in ("stock", "Lockstep") for head in ([side] if repetitions == 1 else [side, "median"])]
+    group = 10 * len(sides) + 8
     lines = [
-        f"{num_rows:,} rows, {what}",
-        f"{'':<{_WIDTH}}" + "".join(f"{head:>10}" for head in heads) + f"{'ratio':>8}",
+        f"{num_rows:,} rows{times}",
+        f"{'':<{_WIDTH}}{'seconds':>{group}}{'processor seconds':>28}",
+        f"{'':<{_WIDTH}}" + "".join(f"{head:>10}" for head in sides) + "   ratio" + "     stock  Lockstep   ratio",
     ]
-    for name, value in _figures(stock, lockstep).items():
-        ours, theirs = [value(m) for m in lockstep], [value(m) for m in stock]
-        cells = [aggregate(values) for values in (theirs, ours) for aggregate in _aggregates(repetitions)]
-        decimals = 0 if name.startswith("peak") else 1
-        text = "".join(f"{cell:>10,.{decimals}f}" if cell else f"{'-':>10}" for cell in cells)
-        ratio = f"{min(theirs) / min(ours):>7.1f}x" if min(theirs) and min(ours) else ""
-        lines.append(f"{name:<{_WIDTH}}{text}{ratio}".rstrip())
+    for name, figures in _lines(stock, lockstep):
+        cells = [_cells(figures[0], stock, lockstep, aggregates)]
+        cells += [_cells(figure, stock, lockstep, [min]) for figure in figures[1:]]
+        lines.append(f"{name:<{_WIDTH}}{''.join(cells)}".rstrip())
+    stock_mb, lockstep_mb = (max(m.peak_bytes for m in side) / 2**20 for side in (stock, lockstep))
+    lines.append(f"peak memory: stock {stock_mb:,.0f} MB, Lockstep {lockstep_mb:,.0f} MB")
     return "\n".join(lines)
 
 
-def _aggregates(repetitions: int) -> list[Callable[[Sequence[float]], float]]:
-    return [min] if repetitions == 1 else [min, statistics.median]
+def _cells(
+    figure: _Figure,
+    stock: Sequence[Measurement],
+    lockstep: Sequence[Measurement],
+    aggregates: Sequence[_Aggregate],
+) -> str:
+    theirs, ours = [figure(m) for m in stock], [figure(m) for m in lockstep]
+    shown = [aggregate(values) for values in (theirs, ours) for aggregate in aggregates]
+    ratio = f"{min(theirs) / min(ours):.1f}x" if min(theirs) and min(ours) else ""
+    return "".join(f"{value:>10,.1f}" if value else f"{'-':>10}" for value in shown) + f"{ratio:>8}"
 
 
-def _figures(
-    stock: Sequence[Measurement], lockstep: Sequence[Measurement]
-) -> Mapping[str, Callable[[Measurement], float]]:
-    """Returns name of a line -> what it shows of a measurement; 0 for a step that a side does not have."""
-    names = list(dict.fromkeys([*lockstep[0].steps, *stock[0].steps]))
+def _lines(stock: Sequence[Measurement], lockstep: Sequence[Measurement]) -> list[tuple[str, tuple[_Figure, _Figure]]]:
+    """Returns name of a line -> its seconds and processor seconds; 0 for a step that a side does not have."""
+    names = dict.fromkeys([*lockstep[0].steps, *stock[0].steps])
 
-    def seconds_of(name: str) -> Callable[[Measurement], float]:
-        return lambda measurement: measurement.steps.get(name, 0.0)
+    def step(name: str) -> tuple[_Figure, _Figure]:
+        return lambda m: m.steps.get(name, 0.0), lambda m: m.steps_processor.get(name, 0.0)
 
-    return {
-        "imports": lambda m: m.import_s,
-        **{name: seconds_of(name) for name in names},
-        "after imports": lambda m: m.total_s - m.import_s,
-        "in all": lambda m: m.total_s,
-        "processor time": lambda m: m.processor_s,
-        "peak memory, MB": lambda m: m.peak_bytes / 2**20,
-    }
+    return [
+        ("imports", (lambda m: m.import_s, lambda m: m.import_processor_s)),
+        *((name, step(name)) for name in names),
+        ("after imports", (lambda m: m.total_s - m.import_s, lambda m: m.processor_s - m.import_processor_s)),
+        ("in all", (lambda m: m.total_s, lambda m: m.processor_s)),
+    ]
