@@ -38,6 +38,7 @@ lint: setup  ## check format, lint, types and layers
 	$(VENV)/ruff format --check .
 	$(VENV)/ruff check .
 	$(VENV)/mypy
+	$(VENV)/mypy -p benchmarks
 	$(VENV)/mypy requirements/install.py requirements/lock.py setup.py
 	$(VENV)/lint-imports
 
