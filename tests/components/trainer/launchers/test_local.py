@@ -265,23 +265,26 @@ def test_no_stopped_worker_outlives_a_killed_supervisor(tmp_path: Path) -> None:
         "time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)]) as supervisor:
+        writers: list[int] = []
         try:
-            until(lambda: has_reader(spec_path))
+            # Held open with nothing written, so that the worker, once it reads, goes on waiting.
+            until(lambda: open_for_reader(spec_path, writers))
             (pid,) = map(int, Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children").read_text().split())
-            with spec_path.open("w"):  # nothing is written, so that the worker goes on waiting
-                os.kill(pid, signal.SIGSTOP)
-                until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
-                supervisor.kill()
-                supervisor.wait()
-                until(lambda: not is_alive(pid), timeout_s=5)
+            os.kill(pid, signal.SIGSTOP)
+            until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+            supervisor.kill()
+            supervisor.wait()
+            until(lambda: not is_alive(pid), timeout_s=5)
         finally:
             supervisor.kill()
+            for writer in writers:
+                os.close(writer)
 
 
-def has_reader(fifo: Path) -> bool:
-    """Whether a process reads from it."""
+def open_for_reader(fifo: Path, writers: list[int]) -> bool:
+    """Opens a FIFO for writing if a process reads from it, and adds the descriptor."""
     try:
-        os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+        writers.append(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
     except OSError:
         return False
     return True
