@@ -91,7 +91,7 @@ def test_files_agree_on_float_where_one_has_fractions(tmp_path: Path, ingest_pat
 
 @pytest.mark.parametrize(
     ("array", "kind"),
-    [(pa.array([[1], [2]]), "list<item: int64>"), (pa.array([{"a": 1}, None]), "struct<a: int64>")],
+    [(pa.array([[1], [2]]), "list"), (pa.array([{"a": 1}, None]), "struct")],
 )
 def test_a_column_of_a_type_that_no_feature_has_is_left_out(
     tmp_path: Path, ingest_path: Ingest, caplog: pytest.LogCaptureFixture, array: pa.Array, kind: str
@@ -102,9 +102,10 @@ def test_a_column_of_a_type_that_no_feature_has_is_left_out(
         result = ingest_path(path, Requirements(columns=("n",), complete_if_present=("y",)))
     assert sorted(row["n"][0] for row in result.rows()) == [1, 2]
     assert result.manifest.types == {"n": "int"}
-    assert [record.getMessage() for record in caplog.records] == [
-        f"{path}: column 'c' is of type {kind}; only numbers, strings and times can be read; it is left out"
-    ]
+    [warning] = [record.getMessage() for record in caplog.records]
+    # Arrow's releases differ in the name of a list's element.
+    assert warning.startswith(f"{path}: column 'c' is of type {kind}<")
+    assert warning.endswith("; only numbers, strings and times can be read; it is left out")
 
 
 @pytest.mark.parametrize(
