@@ -188,6 +188,7 @@ def preprocess_awkward(inputs: dict[str, Any]) -> dict[str, Any]:
     return outputs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build", ["mlp", "linear"])
 def test_columns_of_any_name_are_trained_on_and_served(tmp_path: Path, build: str) -> None:
     """From transformed records with such names over a training step to both signatures of the SavedModel."""
