@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
+from lockstep.components.durable_files import sync
 from lockstep.components.errors import StepFailed
 from lockstep.components.pusher import versions
 
@@ -111,13 +112,13 @@ def _publish(model_dir: Path, push_dir: Path, origin: Origin) -> versions.Versio
         )
         _write(staging_dir / versions.MANIFEST_PATH, manifest.to_json().encode())
         for folder, _, _ in os.walk(staging_dir):
-            _sync_dir(Path(folder))
+            sync(Path(folder))
         staging_dir.rename(version_dir)
     except BaseException:
         shutil.rmtree(staging_dir, ignore_errors=True)
         raise
     try:
-        _sync_dir(push_dir)
+        sync(push_dir)
     except OSError as e:
         raise StepFailed(
             f"push: version {number} is served, but {push_dir} could not be synchronised to the disk: {_cause(e)}; a"
@@ -215,14 +216,6 @@ def _write(path: Path, content: bytes) -> None:
         writer.write(content)
         writer.flush()
         os.fsync(writer.fileno())
-
-
-def _sync_dir(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _cause(error: OSError) -> str:

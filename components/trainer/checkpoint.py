@@ -1,12 +1,13 @@
 """Checkpoints that are complete or do not count, and from which a training goes on as if nothing had happened."""
 
 import logging
-import os
 import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from lockstep.components.durable_files import sync
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -97,12 +98,3 @@ class Checkpoints:
 
     def _complete_dirs(self) -> list[Path]:
         return sorted(self._dir.glob(f"{_PREFIX}*"))
-
-
-def sync(path: Path) -> None:
-    """Returns when the file, or the folder's list of names, is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from lockstep.components.durable_files import sync
 from lockstep.components.errors import ConfigurationError
-from lockstep.components.trainer.checkpoint import sync
 from lockstep.components.trainer.loop import model_columns
 
 if TYPE_CHECKING:

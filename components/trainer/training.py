@@ -14,9 +14,10 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_transform.output_wrapper import TFTransformOutput
 
+from lockstep.components.durable_files import sync
 from lockstep.components.errors import ConfigurationError, UserError
 from lockstep.components.trainer import loop, models, strategies
-from lockstep.components.trainer.checkpoint import Checkpoints, sync
+from lockstep.components.trainer.checkpoint import Checkpoints
 from lockstep.components.trainer.evaluation import evaluate
 from lockstep.components.trainer.export import export, serving_columns
 from lockstep.components.trainer.heartbeat import Reporter, one_line
