@@ -2,7 +2,7 @@
 
 from hypothesis import settings
 
-# A commit passes or fails, not a day: every run draws the same examples. `pytest --hypothesis-profile=default` draws new
-# ones, to look for faults.
+# A commit passes or fails, not a day: every run draws the same examples. To look for faults among new ones:
+# `pytest --hypothesis-profile=default`.
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
