@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from tfx import types
 from tfx.dsl.components.base import base_component, executor_spec
+from tfx.orchestration import data_types
 from tfx.types import component_spec, standard_artifacts
 
 from lockstep.components.trainer.executor import Executor
@@ -15,7 +16,11 @@ __all__ = ["DistributedTrainer", "DistributedTrainerSpec"]
 class DistributedTrainerSpec(types.ComponentSpec):
     """Channels and properties of ``DistributedTrainer``."""
 
-    PARAMETERS: ClassVar = {"spec": component_spec.ExecutionParameter(type=str)}
+    PARAMETERS: ClassVar = {
+        "spec": component_spec.ExecutionParameter(type=str),
+        "steps": component_spec.ExecutionParameter(type=int, optional=True),
+        "workers": component_spec.ExecutionParameter(type=int, optional=True),
+    }
     INPUTS: ClassVar = {
         "examples": component_spec.ChannelParameter(type=standard_artifacts.Examples),
         "transform_graph": component_spec.ChannelParameter(type=standard_artifacts.TransformGraph),
@@ -38,9 +43,11 @@ class DistributedTrainer(base_component.BaseComponent):
       transform_graph: Transform's; it becomes part of the served model.
       schema: Of the raw examples; a training whose schema changed does not go on from the old one's checkpoint.
       spec: A ``TrainStep`` as JSON.
+      steps: Takes the place of the specification's where a run sets it; None leaves it.
+      workers: The same.
 
     Raises:
-      ValueError: ``spec`` is not one.
+      ValueError: ``spec`` is not one, or a number is not allowed beside its other options.
     """
 
     SPEC_CLASS = DistributedTrainerSpec
@@ -53,15 +60,24 @@ class DistributedTrainer(base_component.BaseComponent):
         schema: types.BaseChannel | None = None,
         *,
         spec: str,
+        steps: int | data_types.RuntimeParameter | None = None,
+        workers: int | data_types.RuntimeParameter | None = None,
     ) -> None:
-        TrainStep.from_json(spec)  # a wrong one is told where the pipeline is written, not when it has run for an hour
+        # A wrong one is told where the pipeline is written, not when it has run for an hour.
+        TrainStep.from_json(spec).at_run_time(steps=_known(steps), workers=_known(workers))
         super().__init__(
             DistributedTrainerSpec(
                 examples=examples,
                 transform_graph=transform_graph,
                 schema=schema,
                 spec=spec,
+                **{name: value for name, value in (("steps", steps), ("workers", workers)) if value is not None},
                 model=types.Channel(type=standard_artifacts.Model),
                 model_run=types.Channel(type=standard_artifacts.ModelRun),
             )
         )
+
+
+def _known(value: int | data_types.RuntimeParameter | None) -> int | None:
+    """Returns the number, if it is known before the run."""
+    return value if isinstance(value, int) else None

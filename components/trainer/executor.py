@@ -50,7 +50,8 @@ class Executor(base_executor.BaseExecutor):
           input_dict: ``examples``, transformed; ``transform_graph``; ``schema`` if the pipeline gives one.
           output_dict: ``model``, a SavedModel in ``Format-Serving``; ``model_run``, with ``summary.json``, the workers'
             ``logs`` and ``tensorboard``.
-          exec_properties: ``spec``, a ``TrainStep`` as JSON; ``code_fingerprint`` where the runner gives one.
+          exec_properties: ``spec``, a ``TrainStep`` as JSON; ``steps`` and ``workers``, which take the place of its
+            own, where the run sets them; ``code_fingerprint`` where the runner gives one.
 
         Raises:
           ConfigurationError: The specification, or the user's model function, cannot be used.
@@ -59,7 +60,7 @@ class Executor(base_executor.BaseExecutor):
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         began_s = time.monotonic()
-        step = _step(exec_properties["spec"])
+        step = _step(exec_properties)
         model = artifact_utils.get_single_instance(output_dict["model"])
         model_run = artifact_utils.get_single_instance(output_dict["model_run"])
         model_run_dir = Path(model_run.uri)
@@ -115,9 +116,10 @@ def check_servable(export_dir: Path) -> None:
         )
 
 
-def _step(text: str) -> TrainStep:
+def _step(exec_properties: Mapping[str, Any]) -> TrainStep:
     try:
-        return TrainStep.from_json(text)
+        step = TrainStep.from_json(exec_properties["spec"])
+        return step.at_run_time(steps=exec_properties.get("steps"), workers=exec_properties.get("workers"))
     except ValueError as e:
         raise ConfigurationError(f"DistributedTrainer: {e}") from e
 

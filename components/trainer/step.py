@@ -1,7 +1,7 @@
 """What the pipeline tells the trainer's step: its one execution property, as JSON."""
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 from lockstep.components import documents
 from lockstep.components.trainer.spec import ModelOptions, TrainOptions
@@ -43,6 +43,20 @@ class TrainStep:
         """Returns the document, with sorted keys: equal steps give equal text."""
         return documents.to_json(self)
 
+    def at_run_time(self, *, steps: float | None, workers: float | None) -> "TrainStep":
+        """Returns the step with the options that a run sets by parameters of its own.
+
+        Args:
+          steps: Takes the place of ``options.steps``; None leaves it. JSON knows no integers: 300.0 is one.
+          workers: The same for ``options.workers``.
+
+        Raises:
+          ValueError: A number is not whole, or not allowed beside the other options.
+        """
+        given = {"steps": steps, "workers": workers}
+        changes: dict[str, Any] = {name: _whole(name, value) for name, value in given.items() if value is not None}
+        return dataclasses.replace(self, options=dataclasses.replace(self.options, **changes))
+
     @classmethod
     def from_json(cls, text: str) -> "TrainStep":
         """Reads what ``to_json`` wrote.
@@ -51,3 +65,9 @@ class TrainStep:
           ValueError: Not JSON, a key is unknown or absent, or a value has the wrong type or is not allowed.
         """
         return documents.from_json(cls, text, "spec")
+
+
+def _whole(name: str, value: float) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
+        raise ValueError(f"{name}: {value!r} is not allowed; give a whole number")
+    return int(value)
