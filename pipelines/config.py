@@ -21,6 +21,7 @@ from lockstep.components.example_gen.options import DataOptions
 from lockstep.components.pusher.options import PushOptions
 from lockstep.components.trainer.models import BUILT_IN
 from lockstep.components.trainer.spec import ModelOptions, TrainOptions
+from lockstep.pipelines.kubeflow.options import KubeflowOptions
 from lockstep.pipelines.yaml_reader import parse_yaml
 from lockstep.transforms.features import Feature, Label, transformed_features
 
@@ -70,6 +71,7 @@ class PipelineConfig:
       evaluate: What is measured, and what the model must reach to be pushed.
       push: Where a blessed model goes; ``lockstep run`` takes ``pushed`` in the root folder where no ``dir`` is given.
       beam: Which engine runs the Beam steps.
+      kubeflow: What a package compiled for Kubeflow asks of it.
     """
 
     name: str
@@ -82,6 +84,7 @@ class PipelineConfig:
     evaluate: EvaluateOptions
     push: PushOptions
     beam: BeamOptions = BeamOptions()
+    kubeflow: KubeflowOptions = KubeflowOptions()
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -334,7 +337,7 @@ def _known_keys(location: Sequence[str]) -> list[str]:
         if dataclasses.is_dataclass(current):
             current = typing.get_type_hints(current).get(part)
         else:
-            arguments = typing.get_args(current)
+            arguments = [argument for argument in typing.get_args(current) if argument is not Ellipsis]
             current = arguments[-1] if arguments else None
     current = _unwrap(current)
     return [field.name for field in dataclasses.fields(current)] if dataclasses.is_dataclass(current) else []

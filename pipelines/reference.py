@@ -28,7 +28,7 @@ line of the module, after such a change.
 
 def configuration_reference() -> str:
     """Returns the reference as Markdown: every block with each key's type, default and meaning."""
-    return _INTRODUCTION + "".join(_section("", PipelineConfig)) + _metrics() + _SIGNATURES
+    return _INTRODUCTION + "".join(_section("", PipelineConfig, {})) + _metrics() + _SIGNATURES
 
 
 def _metrics() -> str:
@@ -54,11 +54,12 @@ _SIGNATURES = """
 """
 
 
-def _section(path: str, cls: Any) -> Iterator[str]:
+def _section(path: str, cls: Any, described: dict[Any, str]) -> Iterator[str]:
+    """Yields a block's table and those of the blocks in it; one that was described at another place is only named."""
     descriptions = _descriptions(cls)
     hints = typing.get_type_hints(cls)
     yield f"\n## {f'`{path}`' if path else 'Top level'}\n\n| Key | Type | Default | |\n|---|---|---|---|\n"
-    nested = []
+    nested: list[tuple[str, Any]] = []
     for field in dataclasses.fields(cls):
         kind = hints[field.name]
         cells = (f"`{field.name}`", _type_name(kind), _default(field), descriptions[field.name])
@@ -67,7 +68,11 @@ def _section(path: str, cls: Any) -> Iterator[str]:
         if block is not None:
             nested.append((".".join(filter(None, [path, field.name])) + suffix, block))
     for below, block in nested:
-        yield from _section(below, block)
+        first = described.setdefault(block, below)
+        if first == below:
+            yield from _section(below, block, described)
+        else:
+            yield f"\n## `{below}`\n\nLike `{first}`.\n"
 
 
 def _descriptions(cls: Any) -> dict[str, str]:
@@ -109,11 +114,15 @@ def _type_name(kind: Any) -> str:
 
 def _block(kind: Any) -> tuple[Any, str]:
     """Returns the dataclass that a key holds, and how a place in it is spelled below the key; None for plain values."""
+    if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
+        return _block(next(argument for argument in typing.get_args(kind) if argument is not types.NoneType))
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if dataclasses.is_dataclass(kind):
         return kind, ""
     if isinstance(origin, type) and issubclass(origin, Mapping) and dataclasses.is_dataclass(arguments[1]):
         return arguments[1], ".NAME"
+    if origin is tuple and dataclasses.is_dataclass(arguments[0]):
+        return arguments[0], "[]"
     return None, ""
 
 

@@ -1,0 +1,1 @@
+"""Packages for Kubeflow Pipelines: compiled, validated, run here, handed to a server."""
