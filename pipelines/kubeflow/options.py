@@ -157,13 +157,15 @@ class RetryOptions:
       max: Further tries, 0 or more.
       backoff_s: Seconds before the first of them.
       factor: What the wait is multiplied by for each further one, 1 or more.
-      max_backoff_s: Seconds that the wait does not exceed.
+      window_s: Seconds from the start of the first try: no further try begins later, and one that runs then is ended.
+        The default is a week.
     """
 
     max: int = 2
     backoff_s: int = 30
-    factor: float = 2.0
-    max_backoff_s: int = 600
+    # Whole, since Argo fails the step that it shall start anew on any other.
+    factor: int = 2
+    window_s: int = 604_800
 
     def __post_init__(self) -> None:
         if not 0 <= self.max <= 100:
@@ -172,10 +174,10 @@ class RetryOptions:
             raise ValueError(f"backoff_s: {self.backoff_s} is not allowed; give 1 or more")
         if not 1 <= self.factor <= 100:
             raise ValueError(f"factor: {self.factor} is not allowed; give 1 to 100")
-        if not self.backoff_s <= self.max_backoff_s <= 3600:
-            # KFP takes no more than an hour: sdk/python/kfp/dsl/structures.py.
+        if self.window_s <= self.backoff_s:
             raise ValueError(
-                f"max_backoff_s: {self.max_backoff_s} is not allowed; give backoff_s ({self.backoff_s}) to 3600"
+                f"window_s: {self.window_s} is not allowed; no try would begin within it: give more than backoff_s,"
+                f" {self.backoff_s}, and than a try takes"
             )
 
 
@@ -288,7 +290,7 @@ class StepOptions:
     Args:
       resources: Instead of the general ones.
       retries: Instead of the general ones.
-      cache: Instead of the general value; a driver is never cached.
+      cache: Instead of the general value; a probe is never cached.
       env: Beside the general ones; of two of one name this one counts.
       node_selector: Likewise.
       labels: Likewise.
@@ -331,7 +333,7 @@ class KubeflowOptions:
       volumes: A name of your choice -> a volume and where it is mounted.
       retries: How often a failed step is started anew.
       cache: Kubeflow takes a step whose inputs, arguments and code are unchanged from its cache.
-      resources: What each step asks of its node; a driver (``ExampleGen-driver``) asks for
+      resources: What each step asks of its node; a probe (``ExampleGen-probe``) asks for
         little, whatever stands here.
       node_selector: Labels that a node must have.
       node_affinity: Conditions on a node's labels.
@@ -339,7 +341,7 @@ class KubeflowOptions:
       labels: Of each pod, such as Kueue's ``kueue.x-k8s.io/queue-name``.
       annotations: Of each pod.
       deadline_s: Seconds after which Kubernetes ends a step's pod; None is never.
-      components: Name of a step, such as ``DistributedTrainer`` or ``ExampleGen-driver`` -> what it has beside or
+      components: Name of a step, such as ``DistributedTrainer`` or ``ExampleGen-probe`` -> what it has beside or
         instead of these values.
     """
 
