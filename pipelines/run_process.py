@@ -1,22 +1,19 @@
 """The process that runs a pipeline's steps: started by ``run.py``, tells it what happens over a pipe."""
 
-import errno
 import logging
 import os
 import pathlib
-import re
-import shutil
 import signal
 import sys
 import threading
 import time
-import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from lockstep.components.errors import StepFailed, UserError
+from lockstep.components.errors import StepFailed
 from lockstep.pipelines import run_events
 from lockstep.pipelines.config import PipelineConfig
+from lockstep.pipelines.explanation import explain
 from lockstep.pipelines.fingerprint import code_fingerprint, product_fingerprint
 from lockstep.pipelines.run import RunRequest
 from lockstep.pipelines.run_files import RootFiles, RunFiles
@@ -26,12 +23,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 _GRACE_S = 10.0
-_PREPROCESSING = re.compile(
-    r"assertion failed: \[(?P<assertion>(?:features|label)\.[^\]]*)\]"
-    r"|\A(?P<message>(?:features|label)\..*?)(?: \[while running|\Z)",
-    re.DOTALL,
-)
-_DISK_FULL = ("no space left on device", "database or disk is full", "disk quota exceeded")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -188,45 +179,3 @@ def _check_metadata(connection: "metadata.Metadata", root: RootFiles) -> None:
             f"{root.metadata_path} cannot be used as ML Metadata's store: {e}; move {root.root} away, or give another"
             " --root"
         ) from e
-
-
-def explain(error: BaseException, *, step: str, root: pathlib.Path) -> run_events.RunFinished:
-    """Turns an exception into what the user reads.
-
-    Args:
-      error: What ended the run; Beam and TFX may have wrapped the cause.
-      step: The step that was running; empty before the first.
-      root: The pipeline's root folder.
-
-    Returns:
-      Exit code 2 and the message for what the user gave, 1 for the rest.
-    """
-    prefix = f"{step}: " if step else ""
-    for cause in _causes(error):
-        if isinstance(cause, UserError):
-            return run_events.RunFinished(exit_code=2, message=f"{prefix}{cause}")
-        if isinstance(cause, StepFailed):
-            return run_events.RunFinished(exit_code=1, message=f"{prefix}{cause}")
-    for cause in _causes(error):
-        # Preprocessing runs inside TensorFlow and Beam, which allow it no exception of ours.
-        found = _PREPROCESSING.search(str(cause))
-        if found:
-            return run_events.RunFinished(exit_code=2, message=f"{prefix}{found['assertion'] or found['message']}")
-    for cause in _causes(error):
-        full = isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
-        if full or any(words in str(cause).lower() for words in _DISK_FULL):
-            free_mb = shutil.disk_usage(root).free // 2**20
-            message = f"{prefix}the disk is full: {free_mb} MB free under {root}; free some, or give another --root"
-            return run_events.RunFinished(exit_code=1, message=message)
-    last = traceback.format_exception_only(type(error), error)[-1].strip()
-    return run_events.RunFinished(exit_code=1, message=f"{prefix}{last[:2000]}")
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yields an exception and what it was raised from, nearest first."""
-    seen: set[int] = set()
-    current: BaseException | None = error
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        yield current
-        current = current.__cause__ or current.__context__

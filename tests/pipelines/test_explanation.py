@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from lockstep.components.errors import DataError, StepFailed
-from lockstep.pipelines.run_process import explain
+from lockstep.pipelines.explanation import explain
 
 
 def raised(error: Exception, cause: Exception | None = None) -> Exception:
@@ -62,3 +62,11 @@ def test_a_cause_in_a_circle_ends(tmp_path: pathlib.Path) -> None:
     first, second = ValueError("first"), ValueError("second")
     first.__cause__, second.__cause__ = second, first
     assert explain(first, step="", root=tmp_path).message == "ValueError: first"
+
+
+def test_what_makes_room_is_said_in_the_terms_of_the_place(tmp_path: pathlib.Path) -> None:
+    """A container has no --root."""
+    finished = explain(
+        OSError(errno.ENOSPC, "No space left on device"), step="Step", root=tmp_path, make_room="give it a volume"
+    )
+    assert finished.message.endswith(f"free under {tmp_path}; give it a volume")

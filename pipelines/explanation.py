@@ -1,0 +1,63 @@
+"""What a user reads of an exception that ended a step, here and in a container alike."""
+
+import errno
+import pathlib
+import re
+import shutil
+import traceback
+from collections.abc import Iterator
+
+from lockstep.components.errors import StepFailed, UserError
+from lockstep.pipelines import run_events
+
+_PREPROCESSING = re.compile(
+    r"assertion failed: \[(?P<assertion>(?:features|label)\.[^\]]*)\]"
+    r"|\A(?P<message>(?:features|label)\..*?)(?: \[while running|\Z)",
+    re.DOTALL,
+)
+_DISK_FULL = ("no space left on device", "database or disk is full", "disk quota exceeded")
+
+
+def explain(
+    error: BaseException, *, step: str, root: pathlib.Path, make_room: str = "free some, or give another --root"
+) -> run_events.RunFinished:
+    """Turns an exception into what the user reads.
+
+    Args:
+      error: What ended the run; Beam and TFX may have wrapped the cause.
+      step: The step that was running; empty before the first.
+      root: Folder on the disk that the step writes to.
+      make_room: What to do if that disk is full.
+
+    Returns:
+      Exit code 2 and the message for what the user gave, 1 for the rest.
+    """
+    prefix = f"{step}: " if step else ""
+    for cause in _causes(error):
+        if isinstance(cause, UserError):
+            return run_events.RunFinished(exit_code=2, message=f"{prefix}{cause}")
+        if isinstance(cause, StepFailed):
+            return run_events.RunFinished(exit_code=1, message=f"{prefix}{cause}")
+    for cause in _causes(error):
+        # Preprocessing runs inside TensorFlow and Beam, which allow it no exception of ours.
+        found = _PREPROCESSING.search(str(cause))
+        if found:
+            return run_events.RunFinished(exit_code=2, message=f"{prefix}{found['assertion'] or found['message']}")
+    for cause in _causes(error):
+        full = isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
+        if full or any(words in str(cause).lower() for words in _DISK_FULL):
+            free_mb = shutil.disk_usage(root).free // 2**20
+            message = f"{prefix}the disk is full: {free_mb} MB free under {root}; {make_room}"
+            return run_events.RunFinished(exit_code=1, message=message)
+    last = traceback.format_exception_only(type(error), error)[-1].strip()
+    return run_events.RunFinished(exit_code=1, message=f"{prefix}{last[:2000]}")
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yields an exception and what it was raised from, nearest first."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__ or current.__context__
