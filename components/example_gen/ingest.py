@@ -21,8 +21,9 @@ from lockstep.components.example_gen.files import format_of
 from lockstep.components.example_gen.options import ColumnType, DataOptions, Requirements
 from lockstep.components.example_gen.parquet_source import ParquetSource
 from lockstep.components.example_gen.row_hash import Hashes, hash_rows
-from lockstep.components.example_gen.shards import MANIFEST_NAME, Manifest, ShardWriter, published_folder
+from lockstep.components.example_gen.shards import ShardWriter
 from lockstep.components.example_gen.source import RowBatch, Source, missing_column
+from lockstep.components.record_manifest import MANIFEST_NAME, Manifest, published_folder
 
 _log = logging.getLogger(__name__)
 _progress = logging.getLogger("lockstep.progress")

@@ -13,7 +13,8 @@ from lockstep.components.example_gen.encoding import encode_examples, frame_reco
 from lockstep.components.example_gen.files import matched_files, split_path
 from lockstep.components.example_gen.ingest import open_source
 from lockstep.components.example_gen.options import ColumnType, DataOptions
-from lockstep.components.example_gen.shards import MANIFEST_NAME, Manifest, ShardWriter, published_folder
+from lockstep.components.example_gen.shards import ShardWriter
+from lockstep.components.record_manifest import MANIFEST_NAME, Manifest, published_folder
 
 _log = logging.getLogger(__name__)
 

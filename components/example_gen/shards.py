@@ -1,15 +1,10 @@
-"""Sharded gzip TFRecords of several splits, and the manifest that says how many records are in each file."""
+"""Sharded gzip TFRecords of several splits, written while the records come."""
 
 import contextlib
-import dataclasses
-import errno
-import json
 import os
-import shutil
-import tempfile
 import zlib
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,86 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lockstep.components.errors import StepFailed
 from lockstep.components.example_gen.arrow_buffers import binary_buffers
-
-MANIFEST_NAME = "manifest.json"
+from lockstep.components.record_manifest import Shard
 
 _GZIP_LEVEL = 1  # level 6 takes three times as long for a tenth less
 _GZIP_WBITS = 31  # zlib writes a gzip header without name or time, so equal records give equal files
 _NUM_THREADS = 2  # compression releases Python's lock
 _MAX_WAITING = 16  # parts of a batch between encoding and disk, some MB each
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Shard:
-    """One file of records: its name under the artifact's folder, and how many records it holds."""
-
-    path: str
-    records: int
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Manifest:
-    """What is in an Examples artifact; ``manifest.json`` at its root, beside the splits' folders.
-
-    Args:
-      shards: Split -> its files, in order.
-      types: Column -> int, float or string.
-      missing: Column -> rows without a value, of those written.
-      dropped: Reason -> rows that were read and left out.
-    """
-
-    shards: Mapping[str, Sequence[Shard]]
-    types: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    missing: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    dropped: Mapping[str, int] = dataclasses.field(default_factory=dict)
-
-    @property
-    def rows(self) -> dict[str, int]:
-        """Split -> rows."""
-        return {split: sum(shard.records for shard in shards) for split, shards in self.shards.items()}
-
-    def to_json(self) -> str:
-        """Returns the text of ``manifest.json``."""
-        return json.dumps({"rows": self.rows, **dataclasses.asdict(self)}, indent=2)
-
-    @classmethod
-    def load(cls, uri: str) -> "Manifest":
-        """Reads the manifest of the artifact at the local folder ``uri``."""
-        data: dict[str, Any] = json.loads((Path(uri) / MANIFEST_NAME).read_text())
-        del data["rows"]
-        shards = {split: tuple(Shard(**shard) for shard in shards) for split, shards in data.pop("shards").items()}
-        return cls(shards=shards, **data)
-
-
-@contextlib.contextmanager
-def published_folder(target: Path) -> Iterator[Path]:
-    """Gives a folder to write into; what is in it moves to ``target`` at the end, the manifest last.
-
-    Nothing stays, in either place, when the body raises.
-
-    Raises:
-      StepFailed: There is no space left, or the folder cannot be written to.
-    """
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=".writing-", dir=target))
-        try:
-            yield staging
-            for item in sorted(staging.iterdir(), key=lambda path: path.name == MANIFEST_NAME):
-                item.rename(target / item.name)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
-    except OSError as e:
-        if e.errno not in _NO_SPACE:
-            raise StepFailed(f"cannot write the examples in {target}: {e}") from e
-        free_mb = shutil.disk_usage(target).free >> 20
-        raise StepFailed(
-            f"no space left to write the examples in {target}: {e.strerror}; {free_mb} MB are free there now that the "
-            "unfinished files are gone; make room, or give another folder with --root"
-        ) from e
 
 
 class ShardWriter:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from lockstep.components.errors import ConfigurationError
-from lockstep.components.example_gen.shards import Manifest
 from lockstep.components.pusher.versions import served_version
+from lockstep.components.record_manifest import Manifest
 from lockstep.pipelines import config
 from lockstep.pipelines.config import PipelineConfig, load_config
 from tests.pipelines.conftest import Project

@@ -10,7 +10,7 @@ import pytest
 from lockstep.components.example_gen.files import matched_files, split_path
 from lockstep.components.example_gen.ingest import ingest
 from lockstep.components.example_gen.options import DataOptions, Requirements
-from lockstep.components.example_gen.shards import Manifest
+from lockstep.components.record_manifest import Manifest
 
 Row = dict[str, list[Any]]
 

@@ -8,7 +8,7 @@ import pytest
 from lockstep.components.errors import DataError
 from lockstep.components.example_gen.options import CsvOptions, DataOptions
 from lockstep.components.example_gen.rows import read_examples, write_examples
-from lockstep.components.example_gen.shards import Manifest
+from lockstep.components.record_manifest import Manifest
 from tests.components.example_gen.conftest import read_rows
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.components.errors import DataError, StepFailed
-from lockstep.components.example_gen.shards import Manifest, published_folder
+from lockstep.components.record_manifest import Manifest, published_folder
 from tests.components.example_gen.conftest import Ingested, read_rows
 
 Ingest = Callable[..., Ingested]
