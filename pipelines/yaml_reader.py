@@ -4,8 +4,9 @@ PyYAML alone follows YAML 1.1: ``1e-3`` is text there, ``no`` is false, ``1:30``
 key that stands twice it keeps the last one silently.
 """
 
+import contextlib
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import yaml
@@ -19,8 +20,20 @@ def parse_yaml(text: str) -> Any:
     Raises:
       ValueError: It is not YAML, nested too deeply, or a key stands twice or is no text or whole number.
     """
-    try:
+    with _errors():
         return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader underneath
+
+
+def parse_documents(text: str) -> list[Any]:
+    """Returns what each document of a YAML text says; see ``parse_yaml``."""
+    with _errors():
+        return list(yaml.load_all(text, Loader=_Loader))  # noqa: S506 - a SafeLoader underneath
+
+
+@contextlib.contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
     except RecursionError as e:
         raise ValueError("not valid YAML: nested too deeply") from e
     except (yaml.YAMLError, ValueError) as e:
