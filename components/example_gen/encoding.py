@@ -18,6 +18,8 @@ import pyarrow.compute as pc
 from lockstep.components.example_gen.arrow_buffers import Offsets, binary_array, binary_buffers, is_valid
 
 _TABLE_SIZE = 1 << 20
+# What is before the value of a list: no kind, a kind and no value, or from here on the number of bytes.
+_NO_KIND, _NO_VALUE, _SOME_LENGTH = range(3)
 _CRC_MASK_DELTA = np.uint32(0xA282EAD8)
 
 
@@ -25,16 +27,20 @@ def encode_examples(columns: Mapping[str, pa.Array], num_rows: int) -> pa.Array:
     """Returns one serialised tf.Example a row (binary); a missing cell's feature is absent.
 
     Args:
-      columns: int64, float32 or binary arrays of ``num_rows`` values.
+      columns: int64, float32 or binary arrays of ``num_rows`` values, or large lists of such. A missing list is a
+        feature without a kind, and an empty one a feature with a kind and no value, as tfx-bsl's encoder has it.
       num_rows: Rows, which no column need tell.
     """
     pieces: list[pa.Array] = []
     lengths = np.zeros(num_rows, np.int64)
     for name in sorted(columns, key=str.encode):
         values = columns[name]
-        if values.null_count == num_rows:
+        if pa.types.is_large_list(values.type):
+            entry = _list_entry(name.encode(), values)
+        elif values.null_count == num_rows:
             continue
-        entry = _feature_entry(name.encode(), values)
+        else:
+            entry = _feature_entry(name.encode(), values)
         pieces += entry
         for piece in entry:
             lengths += _lengths(piece)
@@ -85,6 +91,42 @@ def _feature_entry(name: bytes, values: pa.Array) -> list[pa.Array]:
     return pieces
 
 
+def _list_entry(name: bytes, lists: pa.Array) -> list[pa.Array]:
+    """Returns each row's entry of a column of large lists; see ``_feature_entry``."""
+    values = lists.flatten()
+    valid = is_valid(lists)
+    counts = np.where(valid, pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False), 0)
+    if not lists.null_count and (counts == 1).all():
+        return _feature_entry(name, values)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    key = b"\x0a" + _varint(len(name)) + name
+    if pa.types.is_float32(values.type):
+        tag, is_packed = b"\x12", True
+        body = binary_array(values.to_numpy().astype("<f4", copy=False).view(np.uint8), starts * 4)
+    elif pa.types.is_int64(values.type):
+        tag, is_packed = b"\x1a", True
+        groups, used = _varints(values.to_numpy())
+        kept = np.ones(groups.shape, np.bool_) if used is None else used
+        body = binary_array(groups[kept], np.concatenate([[0], np.cumsum(kept.sum(axis=1))])[starts])
+    else:
+        tag, is_packed = b"\x0a", False
+        cells = values.cast(pa.binary())
+        heads = _by_length(_lengths(cells), lambda length: b"\x0a" + _varint(length))
+        data, ends = binary_buffers(_join([heads, cells]))
+        body = binary_array(data, ends[starts])
+
+    def head(code: int) -> bytes:
+        if code < _SOME_LENGTH:
+            feature = tag + b"\x00" if code == _NO_VALUE else b""
+            entry = key + b"\x12" + _varint(len(feature)) + feature
+            return b"\x0a" + _varint(len(entry)) + entry
+        return _entry_head(key, tag, code - _SOME_LENGTH, is_packed=is_packed)
+
+    sizes = _lengths(body)
+    codes = np.where(valid, np.where(counts > 0, sizes + _SOME_LENGTH, _NO_VALUE), _NO_KIND)
+    return [_by_length(codes, head), body]
+
+
 def _fixed(head: bytes, values: npt.NDArray[np.uint8]) -> pa.Array:
     """Returns the same head before each row of ``values``."""
     entries = np.empty((len(values), len(head) + values.shape[1]), np.uint8)
@@ -93,8 +135,9 @@ def _fixed(head: bytes, values: npt.NDArray[np.uint8]) -> pa.Array:
     return binary_array(entries.reshape(-1), np.arange(len(values) + 1) * entries.shape[1])
 
 
-def _entry_head(key: bytes, list_tag: bytes, length: int) -> bytes:
-    value = b"\x0a" + _varint(length)  # field 1 of BytesList, FloatList (packed) and Int64List (packed)
+def _entry_head(key: bytes, list_tag: bytes, length: int, *, is_packed: bool = True) -> bytes:
+    # Field 1 of FloatList and Int64List (packed), and of a BytesList of one value; otherwise each value has its own.
+    value = b"\x0a" + _varint(length) if is_packed else b""
     feature = list_tag + _varint(len(value) + length) + value
     entry = key + b"\x12" + _varint(len(feature) + length) + feature
     return b"\x0a" + _varint(len(entry) + length) + entry

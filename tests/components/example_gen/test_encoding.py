@@ -52,6 +52,40 @@ def test_examples_are_what_protobuf_writes(columns: dict[str, tuple[pa.DataType,
     assert encode_examples(arrays, num_rows).to_pylist() == expected
 
 
+_LIST_COLUMNS = st.integers(1, 5).flatmap(
+    lambda rows: st.dictionaries(
+        st.text(min_size=1, max_size=9),
+        st.sampled_from(
+            [(pa.int64(), _INTS), (pa.float32(), st.floats(width=32)), (pa.large_binary(), st.binary(max_size=200))]
+        ).flatmap(
+            lambda kind: st.tuples(
+                st.just(kind[0]), st.lists(st.none() | st.lists(kind[1], max_size=4), min_size=rows, max_size=rows)
+            )
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+
+
+@given(_LIST_COLUMNS)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_lists_are_what_tfx_bsl_encodes(columns: dict[str, tuple[pa.DataType, list[object]]]) -> None:
+    """Several values, none, and no list at all; but for the order of features, which tfx-bsl leaves to chance."""
+    import tensorflow as tf
+    from tfx_bsl.coders import example_coder
+
+    arrays = {name: pa.array(values, pa.large_list(kind)) for name, (kind, values) in columns.items()}
+    num_rows = len(next(iter(arrays.values())))
+    batch = pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
+    theirs = [tf.train.Example.FromString(r) for r in example_coder.RecordBatchToExamplesEncoder().encode(batch)]
+    ours = [tf.train.Example.FromString(record) for record in encode_examples(arrays, num_rows).to_pylist()]
+    # As bytes, since NaN is not equal to itself.
+    assert [e.SerializeToString(deterministic=True) for e in ours] == [
+        e.SerializeToString(deterministic=True) for e in theirs
+    ]
+
+
 @pytest.mark.parametrize("length", [0, 1, 127, 128, 16_383, 16_384, 3_000_000])
 def test_lengths_at_the_borders_of_a_varint_are_read_back(length: int) -> None:
     """All nested lengths grow at different sizes of the value."""
