@@ -1,0 +1,365 @@
+"""What ``s3://``, ``minio://`` and ``gs://`` mean: objects found, fetched and opened, by fsspec and nothing else.
+
+Access is configured where a process starts (``configure``), never here. Credentials are found as the stores' own
+clients find them: for ``s3`` and ``minio`` by ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY``, a profile or a role;
+for ``gs`` by Google's application default credentials; or by fsspec's own ``FSSPEC_S3_KEY`` and its like. ``minio://`` is
+the S3 protocol at ``AWS_ENDPOINT_URL``, and at Kubeflow's own MinIO where that is not given.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from lockstep.components.errors import ConfigurationError, DataError, StepFailed
+
+if TYPE_CHECKING:
+    import fsspec
+    from upath import UPath
+
+StorePath: TypeAlias = "Path | UPath"
+"""A folder or file here, or in an object store; both have pathlib's methods."""
+
+STORE_DIR_VARIABLE = "LOCKSTEP_STORE_DIR"
+KUBEFLOW_MINIO = "http://minio-service.kubeflow:9000"
+
+_URI = re.compile(r"(?P<scheme>s3|minio|gs)://(?P<bucket>[^/]*)(?:/(?P<key>.*))?", re.DOTALL)
+_ANY_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.*", re.DOTALL)
+_ENDPOINTS = ("FSSPEC_S3_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+# Folder below a container's root that Kubeflow's launcher maps a scheme's buckets to.
+_MAPPED = {"s3": "s3", "minio": "minio", "gs": "gcs"}
+_CONNECT_TIMEOUT_S = 5
+_READ_TIMEOUT_S = 60
+_MAX_ATTEMPTS = 3
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_CREDENTIALS = {
+    "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (on Kubeflow by kubeflow.secrets)",
+    "minio": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (on Kubeflow by kubeflow.secrets)",
+    "gs": "set GOOGLE_APPLICATION_CREDENTIALS, or give the pod's service account access",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Access:
+    """How this process reaches object stores.
+
+    Args:
+      store_dir: A folder that stands for all of them: ``minio://b/x`` is ``<store_dir>/minio/b/x``, ``s3`` likewise,
+        and ``gs`` is ``gcs``. None takes the real ones.
+      endpoint_url: Where the S3 protocol is spoken, from the environment; None is AWS for ``s3://`` and
+        ``KUBEFLOW_MINIO`` for ``minio://``.
+    """
+
+    store_dir: Path | None = None
+    endpoint_url: str | None = None
+
+
+_access = Access()
+
+
+def configure(environ: Mapping[str, str]) -> None:
+    """Sets how this process reaches object stores; to be called once, where the process starts.
+
+    Args:
+      environ: The process's environment: ``LOCKSTEP_STORE_DIR``, ``AWS_ENDPOINT_URL_S3``, ``AWS_ENDPOINT_URL``, or
+        ``FSSPEC_S3_ENDPOINT_URL``.
+    """
+    global _access
+    folder = environ.get(STORE_DIR_VARIABLE)
+    endpoint = next((environ[name] for name in _ENDPOINTS if environ.get(name)), None)
+    _access = Access(store_dir=Path(folder).absolute() if folder else None, endpoint_url=endpoint)
+
+
+def is_object_uri(text: str) -> bool:
+    """Tells a URI of an object store from a path."""
+    return _URI.fullmatch(text) is not None
+
+
+def check_uri(text: str) -> None:
+    """Refuses what looks like a URI and is none that can be used.
+
+    Raises:
+      ValueError: Another scheme, or no bucket.
+    """
+    found = _URI.fullmatch(text)
+    if found is None and _ANY_URI.fullmatch(text):
+        raise ValueError(f"{text!r} is not allowed; give a path, or a URI that begins with s3://, gs:// or minio://")
+    if found is not None and not found["bucket"]:
+        raise ValueError(f"{text!r} is not allowed; name the bucket, as in {found['scheme']}://bucket/folder")
+
+
+def join(uri: str, *names: str) -> str:
+    """Returns the URI of what lies below another one."""
+    return "/".join((uri.rstrip("/"), *names))
+
+
+def open_path(uri: str) -> StorePath:
+    """Returns a path with pathlib's methods; of a local path the same. Nothing is looked up.
+
+    What its methods raise is to be told by ``told``. Listings are never cached. As text, a path of ``minio://`` says
+    ``s3://``, whose protocol it is: name it by its URI.
+    """
+    if not is_object_uri(uri):
+        return Path(uri)
+    if _access.store_dir is not None:
+        return _stand_in(uri, _access.store_dir)
+    from upath import UPath
+
+    options = _storage_options(_scheme(uri), _access)
+    return cast("UPath", UPath(f"{_protocol(uri)}://{uri.partition('://')[2]}", **options))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StoredObject:
+    """One object as it was listed.
+
+    Args:
+      uri: Its name.
+      size: In bytes.
+      tag: What changes when its content does: the ETag or checksum of the store; where there is none, time and size.
+    """
+
+    uri: str
+    size: int
+    tag: str
+
+
+def find_objects(folder: str, pattern: str) -> tuple[StoredObject, ...]:
+    """Returns the objects below a folder whose names match a pattern, sorted by name; empty objects too.
+
+    Args:
+      folder: A URI, taken literally.
+      pattern: As of ``glob``: ``*``, ``?``, ``[...]`` within a name, ``**`` over folders.
+
+    Raises:
+      ConfigurationError: No credentials, no access, no such bucket, or ``**`` beside other characters.
+      StepFailed: The store does not answer.
+    """
+    with told(folder):
+        filesystem, root = _opened(folder)
+        prefix = root.rstrip("/") + "/"
+        try:
+            found = filesystem.glob(_escaped(prefix) + pattern, detail=True)
+        except ValueError as e:
+            raise ConfigurationError(f"{join(folder, pattern)}: {e}") from e
+        if not found:
+            _check_bucket(filesystem, folder)
+        return tuple(
+            _stored(folder, name.removeprefix(prefix), info)
+            for name, info in sorted(found.items())
+            if info["type"] == "file" and not name.endswith("/")
+        )
+
+
+def fetch(objects: Sequence[StoredObject], folder: Path) -> dict[str, str]:
+    """Copies objects into a local folder, each below a folder of its own so that no two names meet.
+
+    Args:
+      objects: As ``find_objects`` returned them.
+      folder: An empty folder.
+
+    Returns:
+      The local path of each, in their order, and its URI.
+
+    Raises:
+      DataError: One is gone.
+      ConfigurationError: No access.
+      StepFailed: The disk is full, the store does not answer, or one has another size by now.
+    """
+    paths: dict[str, str] = {}
+    for index, item in enumerate(objects):
+        path = folder / f"{index:06d}" / item.uri.rsplit("/", 1)[1]
+        with told(item.uri, scratch=folder):
+            path.parent.mkdir()
+            filesystem, name = _opened(item.uri)
+            filesystem.get_file(name, str(path))
+            if path.stat().st_size != item.size:
+                raise StepFailed(f"{item.uri} changed while it was read; run again when nothing writes to it")
+        paths[str(path)] = item.uri
+    return paths
+
+
+def fetch_tree(uri: str, folder: Path) -> None:
+    """Copies all objects below a URI into a local folder, under the same names.
+
+    Raises:
+      DataError: There are none.
+      ConfigurationError: No access.
+      StepFailed: The disk is full, or the store does not answer.
+    """
+    found = find_objects(uri, "**")
+    if not found:
+        raise DataError(f"{uri}: nothing is there")
+    for item in found:
+        path = folder / item.uri.removeprefix(uri.rstrip("/") + "/")
+        with told(item.uri, scratch=folder):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            filesystem, name = _opened(item.uri)
+            filesystem.get_file(name, str(path))
+
+
+@contextlib.contextmanager
+def told(uri: str, scratch: Path | None = None) -> Iterator[None]:
+    """Turns what a store's client raises in the block into one clear error.
+
+    Args:
+      uri: What the block works on.
+      scratch: The local folder that the block writes to, if any.
+
+    Raises:
+      ConfigurationError: No credentials, access denied, no such bucket.
+      DataError: No such object.
+      StepFailed: No answer, another fault of the store, or no space left in ``scratch``.
+    """
+    try:
+        yield
+    except (ConfigurationError, DataError, StepFailed):
+        raise
+    except Exception as e:
+        error = _explained(e, uri, scratch)
+        if error is None:
+            raise
+        raise error from e
+
+
+def _explained(error: Exception, uri: str, scratch: Path | None) -> Exception | None:
+    """Returns the error to raise instead; None where it is not one of a store."""
+    scheme = _scheme(uri)
+    cause = _last_cause(error)
+    kinds = {kind.__name__ for each in (error, cause) for kind in type(each).__mro__}
+    code = getattr(cause, "response", {}).get("Error", {}).get("Code", "") or str(getattr(cause, "code", ""))
+    said = str(cause).strip() or type(cause).__name__
+    if isinstance(error, OSError) and error.errno in _NO_SPACE and not code:
+        room = f"; {shutil.disk_usage(scratch).free >> 20} MB are free in {scratch}" if scratch else ""
+        return StepFailed(f"{uri}: no space left for it here{room}; make room, or set TMPDIR to a larger disk")
+    if kinds & {"NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError", "ProfileNotFound"}:
+        return ConfigurationError(f"{uri}: no credentials for the object store: {said}; {_CREDENTIALS[scheme]}")
+    if code == "NoSuchBucket":
+        return ConfigurationError(f"{uri}: no such bucket at {_endpoint(scheme)}; make it, or mend the URI")
+    if "PermissionError" in kinds or code in ("401", "403") or said.startswith("Forbidden"):
+        return ConfigurationError(
+            f"{uri}: the object store denies access: {said}; {_CREDENTIALS[scheme]}, of someone who may use this bucket"
+        )
+    if kinds & _NO_ANSWER:
+        return StepFailed(
+            f"{uri}: no answer from the object store at {_endpoint(scheme)}: {said}; look whether it runs and can be"
+            f" reached from here{_endpoint_remedy(scheme)}, then run again"
+        )
+    if "FileNotFoundError" in kinds:
+        return DataError(f"{uri}: no such object")
+    if kinds & _FAULTS:
+        return StepFailed(f"{uri}: the object store at {_endpoint(scheme)} failed: {said}; run again")
+    return None
+
+
+_NO_ANSWER = {
+    *("HTTPClientError", "EndpointConnectionError", "ConnectionError", "ConnectTimeoutError", "TimeoutError"),
+    *("FSTimeoutError", "ClientConnectionError", "TransportError", "ProxyError", "InvalidProxiesConfigError"),
+}
+_FAULTS = {
+    "OSError",
+    "BotoCoreError",
+    "ClientError",
+    "HttpError",
+    "RequestException",
+    "GoogleAuthError",
+    "ClientPayloadError",
+}
+
+
+def _last_cause(error: BaseException) -> BaseException:
+    """Returns what the store's client said first: fsspec raises Python's own errors from it."""
+    while error.__cause__ is not None and type(error.__cause__).__module__.split(".")[0] in (
+        "botocore",
+        "aiohttp",
+        "gcsfs",
+    ):
+        error = error.__cause__
+    return error
+
+
+def _scheme(uri: str) -> str:
+    found = _URI.fullmatch(uri)
+    assert found is not None, uri
+    return found["scheme"]
+
+
+def _protocol(uri: str) -> str:
+    """Returns fsspec's name of the protocol."""
+    return "gs" if _scheme(uri) == "gs" else "s3"
+
+
+def _bucket(uri: str) -> str:
+    found = _URI.fullmatch(uri)
+    assert found is not None, uri
+    return found["bucket"]
+
+
+def _stand_in(uri: str, store_dir: Path) -> Path:
+    found = _URI.fullmatch(uri)
+    assert found is not None, uri
+    path = store_dir / _MAPPED[found["scheme"]] / found["bucket"]
+    return path / found["key"] if found["key"] else path
+
+
+def _endpoint(scheme: str) -> str:
+    if scheme == "gs":
+        return "Google Cloud Storage"
+    return _access.endpoint_url or (KUBEFLOW_MINIO if scheme == "minio" else "AWS")
+
+
+def _endpoint_remedy(scheme: str) -> str:
+    return "" if scheme == "gs" else ", or set AWS_ENDPOINT_URL to another one"
+
+
+def _storage_options(scheme: str, access: Access) -> dict[str, Any]:
+    options: dict[str, Any] = {"use_listings_cache": False}
+    if scheme == "gs":
+        return options
+    options["config_kwargs"] = {
+        "connect_timeout": _CONNECT_TIMEOUT_S,
+        "read_timeout": _READ_TIMEOUT_S,
+        "retries": {"mode": "standard", "max_attempts": _MAX_ATTEMPTS},
+    }
+    endpoint = access.endpoint_url or (KUBEFLOW_MINIO if scheme == "minio" else None)
+    if endpoint:
+        options["endpoint_url"] = endpoint
+    return options
+
+
+def _opened(uri: str) -> "tuple[fsspec.AbstractFileSystem, str]":
+    """Returns fsspec's file system for a URI, and the path in it."""
+    import fsspec
+
+    if _access.store_dir is not None:
+        return fsspec.filesystem("file"), str(_stand_in(uri, _access.store_dir))
+    options = _storage_options(_scheme(uri), _access)
+    return fsspec.filesystem(_protocol(uri), **options), uri.partition("://")[2]
+
+
+def _check_bucket(filesystem: "fsspec.AbstractFileSystem", uri: str) -> None:
+    """Raises ConfigurationError where there is no such bucket: to a store, an absent folder is only an empty one."""
+    bucket = _bucket(uri)
+    place = _endpoint(_scheme(uri))
+    if _access.store_dir is not None:
+        bucket, place = str(_stand_in(f"{_scheme(uri)}://{bucket}", _access.store_dir)), str(_access.store_dir)
+    try:
+        filesystem.ls(bucket, detail=False)
+    except FileNotFoundError as e:
+        raise ConfigurationError(f"{uri}: no such bucket at {place}; make it, or mend the URI") from e
+
+
+def _escaped(path: str) -> str:
+    return re.sub(r"([*?[])", r"[\1]", path)
+
+
+def _stored(folder: str, name: str, info: Mapping[str, Any]) -> StoredObject:
+    tag = info.get("ETag") or info.get("md5Hash") or info.get("etag")
+    if not tag:
+        time = info.get("LastModified") or info.get("mtime") or info.get("updated") or ""
+        tag = f"{time}/{info['size']}"
+    return StoredObject(uri=join(folder, name), size=int(info["size"]), tag=str(tag).strip('"'))
