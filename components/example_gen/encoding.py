@@ -1,8 +1,8 @@
 """Columns to serialised tf.Examples in TFRecord framing, a whole batch at a time.
 
 Arrow joins the pieces of a row: constant bytes with the name of the column and the lengths, then the value. That is
-quicker than an encoder that builds one record after another, and the bytes are those that protobuf itself writes for each
-feature, sorted by the bytes of the name. Wire format: https://protobuf.dev/programming-guides/encoding/, messages:
+quicker than an encoder that builds one record after another, and the bytes are those that protobuf itself writes for
+each feature, sorted by the bytes of the name. Wire format: https://protobuf.dev/programming-guides/encoding/, messages:
 tensorflow/core/example/{example,feature}.proto, framing: tensorflow/core/lib/io/record_writer.h.
 """
 
