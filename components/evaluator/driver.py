@@ -1,6 +1,7 @@
 """Asks, before TFX looks into its cache, what the candidate is to be judged against."""
 
 from pathlib import Path
+from typing import ClassVar
 
 from tfx.dsl.components.base import base_driver
 from tfx.orchestration import metadata
@@ -19,6 +20,8 @@ class Driver(base_driver.BaseDriver, ir_base_driver.BaseDriver):
     A new served model makes a new key, so the verdict is never one about a comparison with something else; and a run in
     which nothing changed finds the key of the run that pushed (see ``versions.resolve_baseline``).
     """
+
+    READ_INPUTS: ClassVar = ("model",)  # so that no other input is fetched where the driver is a step of its own
 
     def __init__(self, metadata_handle: metadata.Metadata) -> None:
         # Two bases: components are checked for the old class, the launcher calls the new one.
