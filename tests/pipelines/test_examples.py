@@ -10,10 +10,10 @@ import sys
 import numpy as np
 import pytest
 
+from lockstep.components import package_files
 from lockstep.components.errors import ConfigurationError
 from lockstep.components.pusher.versions import served_version
 from lockstep.components.record_manifest import Manifest
-from lockstep.pipelines import config
 from lockstep.pipelines.config import PipelineConfig, load_config
 from tests.pipelines.conftest import Project
 
@@ -89,7 +89,7 @@ def test_the_extras_that_messages_name_are_declared() -> None:
         for requirement in importlib.metadata.requires("tfx-lockstep") or []
         if (match := re.match(r"""(?P<package>[\w-]+).*; *extra *== *["'](?P<extra>\w+)["']""", requirement))
     }
-    assert declared == config._EXTRAS
+    assert declared == package_files._EXTRAS
 
 
 @pytest.mark.slow
