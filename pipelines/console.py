@@ -7,7 +7,6 @@ import time
 from typing import TextIO
 
 from lockstep.pipelines import run_events
-from lockstep.pipelines.run_files import RunFiles
 
 _STATES = {"done": "done", "cached": "cached", "failed": "FAILED", "skipped": "skipped", "running": "running"}
 _COLOURS = {"done": "32", "cached": "36", "failed": "31", "skipped": "33", "running": "0"}
@@ -33,9 +32,9 @@ class Console:
         self._last_written = time.monotonic()
         self._states: list[run_events.StepState] = []
 
-    def run_begins(self, name: str, root: pathlib.Path, log_path: pathlib.Path) -> None:
+    def run_begins(self, name: str, log_path: pathlib.Path, doing: str = "loading TFX and TensorFlow") -> None:
         """Says what runs and where its log is."""
-        self._write(f"{name}: loading TFX and TensorFlow; log in {shorten(log_path)}")
+        self._write(f"{name}: {doing}; log in {shorten(log_path)}")
 
     def show(self, event: run_events.RunEvent, elapsed_s: float) -> None:
         """Shows one event.
@@ -46,7 +45,8 @@ class Console:
         """
         if isinstance(event, run_events.RunStarted):
             self._width = max(map(len, event.steps), default=0) + 2
-            self._write(f"loaded in {elapsed_s:.1f} s: {event.versions}")
+            if event.versions:
+                self._write(f"loaded in {elapsed_s:.1f} s: {event.versions}")
         elif isinstance(event, run_events.StepChanged):
             self._show_step(event)
 
@@ -54,12 +54,14 @@ class Console:
         """Says that the run is being ended."""
         self._write("interrupted: ending the run's processes")
 
-    def run_ends(self, finished: run_events.RunFinished, run: RunFiles, elapsed_s: float, data: str) -> None:
+    def run_ends(
+        self, finished: run_events.RunFinished, log_path: pathlib.Path, elapsed_s: float, data: str = ""
+    ) -> None:
         """Writes the closing summary; the message of a run that failed is the command line's to print.
 
         Args:
           finished: How the run ended.
-          run: Its files.
+          log_path: Its log.
           elapsed_s: Seconds that it took.
           data: Rows that the model can be tried on, as `lockstep predict` takes them.
         """
@@ -71,7 +73,7 @@ class Console:
                 served = shorten(pathlib.Path(finished.pushed))
                 self._write(f"served: {served}")
                 self._write(f"try:    {self._command} predict {served} --data {data}")
-        self._write(f"log:    {shorten(run.log_path)}")
+        self._write(f"log:    {shorten(log_path)}")
 
     def _show_step(self, event: run_events.StepChanged) -> None:
         state = f"{_STATES[event.state]:<8}"

@@ -6,8 +6,6 @@ crash at exit, so the child's output goes to a file, and what counts is the last
 
 import contextlib
 import dataclasses
-import errno
-import fcntl
 import json
 import os
 import pathlib
@@ -20,10 +18,10 @@ import time
 from collections.abc import Iterator
 from typing import BinaryIO, TextIO
 
-from lockstep.components.errors import ConfigurationError, StepFailed
+from lockstep.components.errors import ConfigurationError
 from lockstep.components.example_gen.files import matched_files, split_path
 from lockstep.components.example_gen.options import CsvOptions, DataOptions
-from lockstep.pipelines import run_events
+from lockstep.pipelines import run_events, run_guards
 from lockstep.pipelines.config import ConfigSource
 from lockstep.pipelines.console import Console, shorten
 from lockstep.pipelines.run_files import RootFiles, RunFiles
@@ -82,33 +80,22 @@ def run_pipeline(source: ConfigSource, root: pathlib.Path, console: Console) -> 
     check_data(source.config.data.path)
     files = RootFiles(root)
     with contextlib.ExitStack() as stack:
-        with _root_errors(root):
+        with run_guards.root_errors(root):
             files.runs_dir.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(_locked(files.lock_path))
+            stack.enter_context(run_guards.locked(files.lock_path))
             _check_root(files)
-            run = RunFiles(_make_run_dir(files.runs_dir))
+            run = RunFiles(run_guards.make_run_dir(files.runs_dir))
             request = RunRequest(
                 config=source.config.to_json(), folder=str(source.folder) if source.folder else None, root=str(root)
             )
             run.request_path.write_text(request.to_json(), encoding="utf-8")
             log = stack.enter_context(run.log_path.open("ab"))
             record = stack.enter_context(run.events_path.open("a", encoding="utf-8"))
-        console.run_begins(source.config.name, root, run.log_path)
+        console.run_begins(source.config.name, run.log_path)
         begin = time.monotonic()
         finished = _run_child(run, log, record, console, begin)
-        console.run_ends(finished, run, time.monotonic() - begin, _predict_data(source.config.data))
+        console.run_ends(finished, run.log_path, time.monotonic() - begin, _predict_data(source.config.data))
         return finished
-
-
-@contextlib.contextmanager
-def _root_errors(root: pathlib.Path) -> Iterator[None]:
-    """Tells what keeps the root from being written to in the user's terms."""
-    try:
-        yield
-    except OSError as e:
-        if e.errno == errno.ENOSPC:
-            raise StepFailed(f"no space left under {root}; free some, or give another --root") from e
-        raise ConfigurationError(f"--root {root}: {e.strerror}: {e.filename}; give a folder that can be written") from e
 
 
 def _check_root(files: RootFiles) -> None:
@@ -145,33 +132,6 @@ def check_data(path: str) -> None:
         matched_files(*split_path(path))
 
 
-@contextlib.contextmanager
-def _locked(path: pathlib.Path) -> Iterator[None]:
-    """Holds the root's lock; the kernel drops it with the process, however that ends."""
-    with path.open("a+", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as e:
-            lock.seek(0)
-            raise StepFailed(
-                f"another run (process {lock.read().strip() or 'unknown'}) uses {path.parent}; wait for it, or give"
-                " another --root"
-            ) from e
-        lock.truncate(0)
-        lock.write(f"{os.getpid()}\n")
-        lock.flush()
-        yield
-
-
-def _make_run_dir(runs_dir: pathlib.Path) -> pathlib.Path:
-    for attempt in range(100):
-        run_dir = runs_dir / (time.strftime("%Y%m%dT%H%M%S") + (f"-{attempt}" if attempt else ""))
-        with contextlib.suppress(FileExistsError):
-            run_dir.mkdir()
-            return run_dir
-    raise RuntimeError(f"{runs_dir}: 100 runs began within one second")
-
-
 def _run_child(run: RunFiles, log: BinaryIO, record: TextIO, console: Console, begin: float) -> run_events.RunFinished:
     read_fd, write_fd = os.pipe()
     child = subprocess.Popen(
@@ -186,9 +146,9 @@ def _run_child(run: RunFiles, log: BinaryIO, record: TextIO, console: Console, b
     os.close(write_fd)
     finished: run_events.RunFinished | None = None
     try:
-        with _interruptible():
+        with run_guards.interruptible():
             for line in _lines(read_fd, child):
-                with _root_errors(run.run_dir):
+                with run_guards.root_errors(run.run_dir):
                     record.write(line)
                     record.flush()
                 event = run_events.from_line(line)
@@ -222,21 +182,6 @@ def _lines(read_fd: int, child: subprocess.Popen[bytes]) -> Iterator[str]:
             return
         *lines, rest = (rest + chunk).split(b"\n")
         yield from (line.decode() + "\n" for line in lines)
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """Makes SIGTERM and SIGHUP end the run as Ctrl-C does."""
-
-    def interrupt(signum: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    previous = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _stop(child: subprocess.Popen[bytes], first: signal.Signals | None) -> None:

@@ -9,7 +9,10 @@ StepState = Literal["running", "done", "cached", "failed", "skipped"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunStarted:
-    """The pipeline is built; ``steps`` are the names of its steps in the order of running."""
+    """The pipeline is built; ``steps`` are the names of its steps in the order of running.
+
+    ``versions`` is empty where nothing was loaded.
+    """
 
     steps: tuple[str, ...]
     versions: str

@@ -5,7 +5,6 @@ import pathlib
 
 from lockstep.pipelines.console import Console
 from lockstep.pipelines.run_events import RunFinished, RunStarted, StepChanged
-from lockstep.pipelines.run_files import RunFiles
 
 
 class Terminal(io.StringIO):
@@ -19,13 +18,13 @@ class Terminal(io.StringIO):
 def show_all(stream: io.StringIO, finished: RunFinished) -> str:
     """Shows a small run and returns what was written."""
     console = Console(stream)
-    console.run_begins("demo", pathlib.Path("/r"), pathlib.Path("/r/run.log"))
+    console.run_begins("demo", pathlib.Path("/r/run.log"))
     console.show(RunStarted(steps=("ExampleGen", "Trainer"), versions="TFX 1"), 2.0)
     console.show(StepChanged(step="ExampleGen", state="running"), 2.0)
     console.show(StepChanged(step="ExampleGen", state="done", figure="3 rows", seconds=1.25), 3.0)
     console.show(StepChanged(step="Trainer", state="running", figure="step 1/2", seconds=0.5), 3.5)
     console.show(StepChanged(step="Trainer", state="failed", seconds=1.0), 4.0)
-    console.run_ends(finished, RunFiles(pathlib.Path("/r")), 5.0, "rows.csv")
+    console.run_ends(finished, pathlib.Path("/r/run.log"), 5.0, "rows.csv")
     return stream.getvalue()
 
 
@@ -60,5 +59,5 @@ def test_a_pushed_model_is_shown_with_the_command_that_tries_it() -> None:
     """Where it is served, and a line to copy."""
     stream = io.StringIO()
     finished = RunFinished(exit_code=0, message="the model is pushed", pushed="/r/pushed/7")
-    Console(stream, command=".venv/bin/lockstep").run_ends(finished, RunFiles(pathlib.Path("/r")), 5.0, "a.csv")
+    Console(stream, command=".venv/bin/lockstep").run_ends(finished, pathlib.Path("/r/run.log"), 5.0, "a.csv")
     assert "served: /r/pushed/7\ntry:    .venv/bin/lockstep predict /r/pushed/7 --data a.csv\n" in stream.getvalue()

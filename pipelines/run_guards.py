@@ -1,0 +1,66 @@
+"""What every run on a root folder holds and answers to: the root's lock, signals, errors of the folder."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import pathlib
+import signal
+import time
+from collections.abc import Iterator
+
+from lockstep.components.errors import ConfigurationError, StepFailed
+
+
+@contextlib.contextmanager
+def root_errors(root: pathlib.Path) -> Iterator[None]:
+    """Tells what keeps the root from being written to in the user's terms."""
+    try:
+        yield
+    except OSError as e:
+        if e.errno == errno.ENOSPC:
+            raise StepFailed(f"no space left under {root}; free some, or give another --root") from e
+        raise ConfigurationError(f"--root {root}: {e.strerror}: {e.filename}; give a folder that can be written") from e
+
+
+@contextlib.contextmanager
+def locked(path: pathlib.Path) -> Iterator[None]:
+    """Holds the root's lock; the kernel drops it with the process, however that ends."""
+    with path.open("a+", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as e:
+            lock.seek(0)
+            raise StepFailed(
+                f"another run (process {lock.read().strip() or 'unknown'}) uses {path.parent}; wait for it, or give"
+                " another --root"
+            ) from e
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        yield
+
+
+def make_run_dir(runs_dir: pathlib.Path) -> pathlib.Path:
+    """Makes a folder for a run that begins now, named by the time."""
+    for attempt in range(100):
+        run_dir = runs_dir / (time.strftime("%Y%m%dT%H%M%S") + (f"-{attempt}" if attempt else ""))
+        with contextlib.suppress(FileExistsError):
+            run_dir.mkdir()
+            return run_dir
+    raise RuntimeError(f"{runs_dir}: 100 runs began within one second")
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Makes SIGTERM and SIGHUP end the run as Ctrl-C does."""
+
+    def interrupt(signum: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    previous = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
