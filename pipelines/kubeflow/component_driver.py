@@ -12,7 +12,6 @@ from typing import Any
 from google.protobuf import json_format
 from ml_metadata.proto import metadata_store_pb2
 from tfx import types
-from tfx.components.example_gen import driver as example_gen_driver
 from tfx.dsl.components.base import base_driver
 from tfx.orchestration import data_types as old_data_types
 from tfx.orchestration import metadata
@@ -93,6 +92,8 @@ def apply_driver_output(text: str, outputs: Artifacts, exec_properties: dict[str
 
 def _outputs(driver_class: type) -> dict[str, list[types.Artifact]]:
     """Returns the outputs that a driver describes: of TFX's, only ExampleGen's do."""
+    from tfx.components.example_gen import driver as example_gen_driver  # brings every component of TFX's, in a second
+
     if issubclass(driver_class, example_gen_driver.Driver):
         return {standard_component_specs.EXAMPLES_KEY: [standard_artifacts.Examples()]}
     return {}

@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from lockstep.components import object_store
 from lockstep.components.errors import StepFailed
 from lockstep.pipelines.explanation import explain
 from lockstep.pipelines.kubeflow.container_paths import ContainerPaths
@@ -37,8 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     working_dir_last()
     signal.signal(signal.SIGTERM, _interrupt)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    # A hundred lines about type hints of Beam's own.
+    logging.getLogger("apache_beam.typehints").setLevel(logging.WARNING)
     options, beam_arguments = parse(sys.argv[1:] if arguments is None else arguments)
     root = os.environ.get("LOCKSTEP_CONTAINER_DIR", "/")
+    object_store.configure(os.environ)
     try:
         with _local_temporary_dir() as temporary_dir:
             # Here and not at the top: TFX takes seconds, and a failure to import it is told like any other.
