@@ -91,6 +91,21 @@ def _parser() -> argparse.ArgumentParser:
         "which are those of data.options.null_tokens",
     )
     predict.set_defaults(command=_predict)
+
+    compiled = commands.add_parser("compile", help="make a package for Kubeflow Pipelines", description=_COMPILE)
+    compiled.add_argument("pipeline", metavar="PIPELINE", help="a YAML file, or the name of an example (such as: taxi)")
+    compiled.add_argument(
+        "-o", "--output", type=pathlib.Path, required=True, metavar="FILE", help="the package, such as package.yaml"
+    )
+    compiled.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="overrides",
+        metavar="KEY=VALUE",
+        help="override a key of the configuration, for example kubeflow.image=NAME:TAG; may be repeated",
+    )
+    compiled.set_defaults(command=_compile)
     return parser
 
 
@@ -99,6 +114,10 @@ Pusher. A step whose inputs, configuration and code are unchanged is taken from 
 
 _PREDICT = """Writes CSV with the column "prediction", a line for every raw row, in the order of the rows: a probability
 for a binary label, else the value. The newest version in a push folder is taken."""
+
+
+_COMPILE = """Writes the pipeline as open-source Kubeflow Pipelines 2 takes it, or says what Kubeflow would refuse, and
+which key mends it. The same configuration and code give the same bytes."""
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -128,10 +147,7 @@ def _own_name() -> str:
 
 
 def _predict(options: argparse.Namespace) -> int:
-    # TensorFlow's own chatter at import; its errors still come as exceptions.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    # Google's libraries announce the end of a Python that Lockstep still supports; it is not the user's to mend.
-    warnings.filterwarnings("ignore", category=FutureWarning, module=r"google\.")
+    _silence_third_parties()
     from lockstep.pipelines.prediction import in_terms_of_flags, row_options, write_predictions
 
     data = row_options(
@@ -148,6 +164,32 @@ def _predict(options: argparse.Namespace) -> int:
     finally:
         logger.removeHandler(handler)
     return 0
+
+
+def _compile(options: argparse.Namespace) -> int:
+    from lockstep.components.errors import ConfigurationError
+    from lockstep.pipelines.config import load_package_config
+
+    source = load_package_config(options.pipeline, overrides=options.overrides)
+    if all(path.exists() for path in (options.output, pathlib.Path(options.pipeline))) and options.output.samefile(
+        options.pipeline
+    ):
+        raise ConfigurationError(f"-o {options.output}: is the configuration itself; give another file")
+    _silence_third_parties()
+    from lockstep.pipelines.kubeflow.compiler import compile_package, summary
+
+    package = compile_package(source)
+    package.write(options.output)
+    print(summary(package, options.output, command=_own_name()))
+    return 0
+
+
+def _silence_third_parties() -> None:
+    """Keeps off the terminal what is not the user's to mend; errors still come as exceptions."""
+    # TensorFlow's own chatter at import.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # Google's libraries announce the end of a Python that Lockstep still supports.
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"google\.")
 
 
 class _WarningsShown(logging.Handler):

@@ -130,7 +130,7 @@ class ConfigSource:
     """A configuration and where it came from.
 
     Args:
-      config: The configuration, its paths absolute.
+      config: The configuration; its paths are absolute, or as written where it is for Kubeflow.
       folder: The YAML file's folder, where the user's modules are looked for; None for an example of Lockstep's.
     """
 
@@ -210,6 +210,35 @@ def load_config(
         push=dataclasses.replace(config.push, dir=_absolute(config.push.dir, base)),
     )
     return ConfigSource(config=config, folder=folder), root
+
+
+def load_package_config(pipeline: str, *, overrides: Sequence[str] = ()) -> ConfigSource:
+    """Reads, overrides and validates the configuration of a pipeline that shall run on Kubeflow.
+
+    Paths stay as they are written: they are the containers', not this machine's.
+
+    Args:
+      pipeline: A YAML file, or the name of an example.
+      overrides: ``key.key=value`` each, the value in YAML.
+
+    Returns:
+      The configuration; ``push.dir`` is ``<kubeflow.pipeline_root>/<name>/pushed`` where none is given.
+
+    Raises:
+      ConfigurationError: naming the file, the key, the value got and what is allowed.
+    """
+    mapping, folder = load_mapping(pipeline)
+    for override in overrides:
+        _apply_override(mapping, override)
+    push = mapping.setdefault("push", {})
+    default = isinstance(push, dict) and "dir" not in push
+    if default:
+        push["dir"] = "unknown"
+    config = _structure(mapping, source=pipeline)
+    if default:
+        directory = f"{config.kubeflow.pipeline_root.rstrip('/')}/{config.name}/pushed"
+        config = dataclasses.replace(config, push=dataclasses.replace(config.push, dir=directory))
+    return ConfigSource(config=config, folder=folder)
 
 
 def _read_text(path: pathlib.Path) -> str:

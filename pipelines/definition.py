@@ -7,7 +7,7 @@ from tfx.components.example_validator.component import ExampleValidator
 from tfx.components.schema_gen.component import SchemaGen
 from tfx.components.statistics_gen.component import StatisticsGen
 from tfx.components.transform.component import Transform
-from tfx.orchestration import metadata
+from tfx.orchestration import data_types, metadata
 from tfx.orchestration import pipeline as tfx_pipeline
 
 from lockstep.components.evaluator.component import Evaluator
@@ -17,6 +17,7 @@ from lockstep.components.pusher.component import Pusher
 from lockstep.components.trainer.component import DistributedTrainer
 from lockstep.components.trainer.step import TrainStep
 from lockstep.pipelines.config import BeamOptions, PipelineConfig
+from lockstep.pipelines.kubeflow.options import KubeflowOptions
 from lockstep.pipelines.run_files import RootFiles
 
 _BUILT_IN_PREPROCESSING = "lockstep.transforms.preprocessing.preprocessing_fn"
@@ -26,14 +27,51 @@ _RUNNERS = {
 }
 
 
-def build_pipeline(config: PipelineConfig, *, root: RootFiles, folder: pathlib.Path | None) -> tfx_pipeline.Pipeline:
-    """Returns the pipeline of a configuration.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Site:
+    """Where a pipeline runs.
 
     Args:
-      config: Paths absolute.
-      root: Where artifacts, metadata and checkpoints are kept.
-      folder: The user's folder, appended to the import path of every process that runs user code.
+      name: The pipeline's name there.
+      pipeline_root: Where artifacts are kept: a local folder, or an object store's URI.
+      work_dir: Local folder of unfinished trainings' checkpoints, on the machine that trains.
+      import_paths: Folders appended to the import path of every process that runs user code.
+      metadata_path: ML Metadata's SQLite file; None where the runner keeps none.
+      run_parameters: Whether a run may set the data's path and the training's steps and workers by parameters.
     """
+
+    name: str
+    pipeline_root: str
+    work_dir: str
+    import_paths: tuple[str, ...] = ()
+    metadata_path: pathlib.Path | None = None
+    run_parameters: bool = False
+
+    @classmethod
+    def local(cls, config: PipelineConfig, root: RootFiles, folder: pathlib.Path | None) -> "Site":
+        """Returns this machine: everything under the pipeline's root folder, user code in the user's folder."""
+        return cls(
+            name=config.name,
+            pipeline_root=str(root.artifacts_dir),
+            work_dir=str(root.training_dir),
+            import_paths=(str(folder),) if folder else (),
+            metadata_path=root.metadata_path,
+        )
+
+    @classmethod
+    def kubeflow(cls, name: str, options: KubeflowOptions) -> "Site":
+        """Returns Kubeflow: artifacts in an object store, user code in the image, a run has parameters."""
+        return cls(name=name, pipeline_root=options.pipeline_root, work_dir=options.work_dir, run_parameters=True)
+
+
+def build_pipeline(config: PipelineConfig, site: Site) -> tfx_pipeline.Pipeline:
+    """Returns the pipeline of a configuration: the one wiring, wherever it runs.
+
+    Args:
+      config: Its paths are the site's: absolute on this machine.
+      site: Where it runs.
+    """
+    parameters = _run_parameters(config) if site.run_parameters else {}
     example_gen = ExampleGen(
         data=config.data,
         # A function of the user's may take any columns and make the label of others: TFX tells what it misses.
@@ -41,6 +79,7 @@ def build_pipeline(config: PipelineConfig, *, root: RootFiles, folder: pathlib.P
         complete_columns=config.label_columns if config.features else (),
         complete_if_present=() if config.features else config.label_columns,
         on_missing=config.label.missing,
+        data_path=parameters.get("data_path"),
     )
     examples = example_gen.outputs["examples"]
     statistics_gen = StatisticsGen(examples=examples)
@@ -66,7 +105,9 @@ def build_pipeline(config: PipelineConfig, *, root: RootFiles, folder: pathlib.P
         examples=transform.outputs["transformed_examples"],
         transform_graph=transform.outputs["transform_graph"],
         schema=schema,
-        spec=_training(config, root, folder),
+        spec=_training(config, site),
+        steps=parameters.get("steps"),
+        workers=parameters.get("workers"),
     )
     model = trainer.outputs["model"]
     evaluator = Evaluator(examples=examples, model=model, schema=schema, spec=_evaluation(config))
@@ -76,8 +117,8 @@ def build_pipeline(config: PipelineConfig, *, root: RootFiles, folder: pathlib.P
         spec=config.push.to_json(),
     )
     return tfx_pipeline.Pipeline(
-        pipeline_name=config.name,
-        pipeline_root=str(root.artifacts_dir),
+        pipeline_name=site.name,
+        pipeline_root=site.pipeline_root,
         components=[
             example_gen,
             statistics_gen,
@@ -89,7 +130,9 @@ def build_pipeline(config: PipelineConfig, *, root: RootFiles, folder: pathlib.P
             pusher,
         ],
         enable_cache=True,
-        metadata_connection_config=metadata.sqlite_metadata_connection_config(str(root.metadata_path)),
+        metadata_connection_config=(
+            metadata.sqlite_metadata_connection_config(str(site.metadata_path)) if site.metadata_path else None
+        ),
         beam_pipeline_args=beam_arguments(config.beam),
     )
 
@@ -112,14 +155,23 @@ def _preprocessing_parameters(config: PipelineConfig) -> dict[str, object]:
     }
 
 
-def _training(config: PipelineConfig, root: RootFiles, folder: pathlib.Path | None) -> str:
+def _run_parameters(config: PipelineConfig) -> dict[str, data_types.RuntimeParameter]:
+    """Returns component's argument -> parameter of a run, the configuration's value its default."""
+    return {
+        "data_path": data_types.RuntimeParameter(name="data_path", ptype=str, default=config.data.path),
+        "steps": data_types.RuntimeParameter(name="train_steps", ptype=int, default=config.train.steps),
+        "workers": data_types.RuntimeParameter(name="train_workers", ptype=int, default=config.train.workers),
+    }
+
+
+def _training(config: PipelineConfig, site: Site) -> str:
     return TrainStep(
         options=config.train,
         model=config.model,
         label=config.label.column,
         label_kind=config.label.kind,
-        work_dir=str(root.training_dir),
-        import_paths=(str(folder),) if folder else (),
+        work_dir=site.work_dir,
+        import_paths=site.import_paths,
     ).to_json()
 
 

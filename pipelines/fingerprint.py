@@ -18,6 +18,7 @@ import sysconfig
 from collections.abc import Iterator, Sequence
 
 from lockstep.components.errors import ConfigurationError
+from lockstep.pipelines.config import PipelineConfig
 
 _PACKAGES = (
     "tfx-lockstep",
@@ -32,6 +33,30 @@ _PACKAGES = (
     "tensorflow-data-validation",
     "apache-beam",
 )
+
+
+class StepFingerprints:
+    """What each step's result depends on besides its inputs and its configuration.
+
+    Args:
+      config: Names the user's functions.
+      folder: The user's folder; None for an example.
+    """
+
+    def __init__(self, config: PipelineConfig, folder: pathlib.Path | None) -> None:
+        self._folder = folder
+        self._code_of = {"Transform": config.preprocessing, "DistributedTrainer": config.model.build}
+
+    def check(self) -> None:
+        """Raises ConfigurationError where a function of the user's is not there."""
+        for step in self._code_of:
+            self.of(step)
+
+    def of(self, step: str) -> str:
+        """Returns the fingerprint of a step as its code is now."""
+        import_path = self._code_of.get(step)
+        own = code_fingerprint(import_path, self._folder) if import_path and ":" in import_path else ""
+        return product_fingerprint() + own
 
 
 @functools.cache

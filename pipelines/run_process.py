@@ -14,7 +14,7 @@ from lockstep.components.errors import StepFailed
 from lockstep.pipelines import run_events
 from lockstep.pipelines.config import PipelineConfig
 from lockstep.pipelines.explanation import explain
-from lockstep.pipelines.fingerprint import code_fingerprint, product_fingerprint
+from lockstep.pipelines.fingerprint import StepFingerprints
 from lockstep.pipelines.run import RunRequest
 from lockstep.pipelines.run_files import RootFiles, RunFiles
 
@@ -114,7 +114,7 @@ def _run_steps(request: RunRequest, sender: _Sender) -> run_events.RunFinished:
     if folder is not None:
         # Last, never first: a user's own `components` or `keras.py` must not shadow an installed package.
         sys.path.append(str(folder))
-    fingerprints = _Fingerprints(config, folder)
+    fingerprints = StepFingerprints(config, folder)
     fingerprints.check()
 
     # Here and not at the top: these take seconds, and a wrong import path is told before.
@@ -123,7 +123,7 @@ def _run_steps(request: RunRequest, sender: _Sender) -> run_events.RunFinished:
     from lockstep.pipelines import definition, figures, local
 
     root = RootFiles(pathlib.Path(request.root))
-    pipeline = definition.build_pipeline(config, root=root, folder=folder)
+    pipeline = definition.build_pipeline(config, definition.Site.local(config, root, folder))
     ir = local.compile_pipeline(pipeline)
     steps = tuple(node.pipeline_node.node_info.id for node in ir.nodes)
     sender.send(run_events.RunStarted(steps=steps, versions=figures.versions()))
@@ -148,25 +148,6 @@ def _run_steps(request: RunRequest, sender: _Sender) -> run_events.RunFinished:
                 sender.send(run_events.StepChanged(step=step, state="skipped", figure="the model was not blessed"))
             break
     return outcome.finished()
-
-
-class _Fingerprints:
-    """What each step's result depends on besides its inputs and its configuration."""
-
-    def __init__(self, config: PipelineConfig, folder: pathlib.Path | None) -> None:
-        self._folder = folder
-        self._code_of = {"Transform": config.preprocessing, "DistributedTrainer": config.model.build}
-
-    def check(self) -> None:
-        """Raises ConfigurationError where a function of the user's is not there."""
-        for step in self._code_of:
-            self.of(step)
-
-    def of(self, step: str) -> str:
-        """Returns the fingerprint of a step as its code is now."""
-        import_path = self._code_of.get(step)
-        own = code_fingerprint(import_path, self._folder) if import_path and ":" in import_path else ""
-        return product_fingerprint() + own
 
 
 def _check_metadata(connection: "metadata.Metadata", root: RootFiles) -> None:

@@ -15,6 +15,18 @@ _QUANTITY = re.compile(r"(?P<number>\d+(\.\d+)?|\.\d+)(?P<suffix>m|k|M|G|T|P|Ki|
 _QUALIFIED_NAME = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _STORE_URI = re.compile(r"(minio|s3|gs)://[^/?#\s]+(/[^?#\s]*)?")
+# Folders and volumes that Kubeflow itself puts into every pod: backend/src/v2/compiler/argocompiler/container.go.
+_KUBEFLOW_FOLDERS = ("/gcs", "/s3", "/minio", "/.local", "/.cache", "/.config", "/kfp-launcher", "/kfp")
+_KUBEFLOW_VOLUMES = (
+    "kfp-launcher",
+    "gcs-scratch",
+    "s3-scratch",
+    "minio-scratch",
+    "dot-local-scratch",
+    "dot-cache-scratch",
+    "dot-config-scratch",
+    "ca-bundle",
+)
 _FACTORS = {
     "m": 1e-3,
     "": 1.0,
@@ -54,6 +66,8 @@ def _check_mount_path(path: str | None) -> None:
     # Kubernetes takes no ':' in it; the launcher of KFP has folders of its own.
     if path is not None and (not re.fullmatch(r"/[^:\s]*[^:/\s]/?", path) or ".." in path.split("/")):
         raise ValueError(f"mount_path: {path!r} is not allowed; give an absolute folder in the container")
+    if path is not None and any(f"{path}/".startswith(f"{folder}/") for folder in _KUBEFLOW_FOLDERS):
+        raise ValueError(f"mount_path: {path!r} is in a folder of Kubeflow's own; give another one")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -219,6 +233,10 @@ class ResourceOptions:
             _check(_QUALIFIED_NAME, self.accelerator, "accelerator", "a resource's name, such as nvidia.com/gpu")
         if self.accelerator_count < 1:
             raise ValueError(f"accelerator_count: {self.accelerator_count} is not allowed; give 1 or more")
+
+
+# A probe imports TFX and looks at files: that takes a second of a core and half a GiB.
+_PROBE_RESOURCES = ResourceOptions(cpu="500m", memory="1Gi")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -396,6 +414,32 @@ class KubeflowOptions:
             return _MINIO_SECRET
         return self.store.secret
 
+    def of_step(self, step: str, *, probe: bool) -> StepOptions:
+        """Returns what a step has, the general values included: none of its options is None but ``deadline_s``."""
+        own = self.components.get(step, StepOptions())
+        general = _PROBE_RESOURCES if probe else self.resources
+        return StepOptions(
+            resources=own.resources or general,
+            retries=own.retries or self.retries,
+            cache=not probe and (self.cache if own.cache is None else own.cache),
+            env={**self.env, **own.env},
+            node_selector={**self.node_selector, **own.node_selector},
+            labels={**self.labels, **own.labels},
+            annotations={**self.annotations, **own.annotations},
+            tolerations=(*self.tolerations, *own.tolerations),
+            node_affinity=(*self.node_affinity, *own.node_affinity),
+            deadline_s=self.deadline_s if own.deadline_s is None else own.deadline_s,
+        )
+
+    def mounted(self, path: str, steps: tuple[str, ...]) -> bool:
+        """Returns whether a path is in a claim that each of these steps mounts."""
+        return any(
+            volume.claim is not None
+            and f"{path}/".startswith(f"{volume.mount_path.rstrip('/')}/")
+            and (not volume.components or set(steps) <= set(volume.components))
+            for volume in self.volumes.values()
+        )
+
     def _check_names(self) -> None:
         for block in ("secrets", "config_maps"):
             for name, source in getattr(self, block).items():
@@ -419,6 +463,8 @@ class KubeflowOptions:
             ),
         ]
         for key, volume_name, path in mounts:
+            if volume_name in _KUBEFLOW_VOLUMES:
+                raise ValueError(f"{key}: {volume_name!r} is a volume of Kubeflow's own; give another name")
             first = volumes.setdefault(volume_name, key)
             if first != key:
                 raise ValueError(f"{key}: Kubeflow names its volume {volume_name!r}, as {first}'s; mount it once")

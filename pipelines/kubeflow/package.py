@@ -161,7 +161,7 @@ class _Dumper(yaml.SafeDumper):
 
 def _represent_text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
     # Kubeflow reads YAML 1.2, PyYAML writes 1.1: text such as 1e3 or 0o14 would come out as a number there.
-    style = None if _PLAIN.fullmatch(value) else "'"
+    style = None if _PLAIN.fullmatch(value) else '"' if "\n" in value else "'"
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
 

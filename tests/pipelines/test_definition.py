@@ -4,13 +4,13 @@ import json
 import pathlib
 
 from lockstep.pipelines.config import load_config
-from lockstep.pipelines.definition import build_pipeline
+from lockstep.pipelines.definition import Site, build_pipeline
 from lockstep.pipelines.run_files import RootFiles
 
 
 def _requirements(tmp_path: pathlib.Path, *overrides: str) -> dict[str, object]:
     source, root = load_config("taxi", overrides=overrides, root=tmp_path)
-    pipeline = build_pipeline(source.config, root=RootFiles(root), folder=None)
+    pipeline = build_pipeline(source.config, Site.local(source.config, RootFiles(root), None))
     example_gen = next(component for component in pipeline.components if component.id == "ExampleGen")
     requirements: dict[str, object] = json.loads(example_gen.exec_properties["spec"])["requirements"]
     return requirements
