@@ -12,6 +12,7 @@ import errno
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -35,6 +36,7 @@ _MAPPED = {"s3": "s3", "minio": "minio", "gs": "gcs"}
 _CONNECT_TIMEOUT_S = 5
 _READ_TIMEOUT_S = 60
 _MAX_ATTEMPTS = 3
+_NUM_THREADS = 4
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CREDENTIALS = {
     "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (on Kubeflow by kubeflow.secrets)",
@@ -170,17 +172,9 @@ def fetch(objects: Sequence[StoredObject], folder: Path) -> dict[str, str]:
       ConfigurationError: No access.
       StepFailed: The disk is full, the store does not answer, or one has another size by now.
     """
-    paths: dict[str, str] = {}
-    for index, item in enumerate(objects):
-        path = folder / f"{index:06d}" / item.uri.rsplit("/", 1)[1]
-        with told(item.uri, scratch=folder):
-            path.parent.mkdir()
-            filesystem, name = _opened(item.uri)
-            filesystem.get_file(name, str(path))
-            if path.stat().st_size != item.size:
-                raise StepFailed(f"{item.uri} changed while it was read; run again when nothing writes to it")
-        paths[str(path)] = item.uri
-    return paths
+    paths = [folder / f"{index:06d}" / item.uri.rsplit("/", 1)[1] for index, item in enumerate(objects)]
+    _fetch_all(objects, paths, folder)
+    return {str(path): item.uri for path, item in zip(paths, objects, strict=True)}
 
 
 def fetch_tree(uri: str, folder: Path) -> None:
@@ -189,17 +183,29 @@ def fetch_tree(uri: str, folder: Path) -> None:
     Raises:
       DataError: There are none.
       ConfigurationError: No access.
-      StepFailed: The disk is full, or the store does not answer.
+      StepFailed: The disk is full, the store does not answer, or an object changed meanwhile.
     """
     found = find_objects(uri, "**")
     if not found:
         raise DataError(f"{uri}: nothing is there")
-    for item in found:
-        path = folder / item.uri.removeprefix(uri.rstrip("/") + "/")
+    _fetch_all(found, [folder / item.uri.removeprefix(uri.rstrip("/") + "/") for item in found], folder)
+
+
+def _fetch_all(objects: Sequence[StoredObject], paths: Sequence[Path], folder: Path) -> None:
+    def fetch_one(item: StoredObject, path: Path) -> None:
         with told(item.uri, scratch=folder):
             path.parent.mkdir(parents=True, exist_ok=True)
             filesystem, name = _opened(item.uri)
             filesystem.get_file(name, str(path))
+            if path.stat().st_size != item.size:
+                raise StepFailed(f"{item.uri} changed while it was read; run again when nothing writes to it")
+
+    pool = ThreadPoolExecutor(_NUM_THREADS, "fetch")
+    try:
+        for _ in pool.map(fetch_one, objects, paths):
+            pass
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 @contextlib.contextmanager

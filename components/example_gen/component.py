@@ -6,6 +6,7 @@ from typing import Literal
 from tfx import types
 from tfx.components.example_gen import component
 from tfx.dsl.components.base import base_beam_component, executor_spec
+from tfx.orchestration import data_types
 from tfx.proto import example_gen_pb2
 from tfx.types import component_spec, standard_artifacts, standard_component_specs
 
@@ -22,6 +23,7 @@ class ExampleGenComponentSpec(component_spec.ComponentSpec):
     PARAMETERS = {  # noqa: RUF012 - as TFX declares it
         **standard_component_specs.FileBasedExampleGenSpec.PARAMETERS,
         "spec": component_spec.ExecutionParameter(type=str),
+        "data_path": component_spec.ExecutionParameter(type=str, optional=True),
     }
     INPUTS = standard_component_specs.FileBasedExampleGenSpec.INPUTS
     OUTPUTS = standard_component_specs.FileBasedExampleGenSpec.OUTPUTS
@@ -32,7 +34,7 @@ class ExampleGen(component.FileBasedExampleGen):
 
     Output ``examples``: gzip TFRecords of tf.Example, ``Split-<name>/data_tfrecord-0000i-of-0000n.gz``, where a
     missing cell's feature is absent, and ``manifest.json``. A cached output is used again only while names and bytes of
-    the input files are the same.
+    the input files are the same; of objects in a store, names and ETags.
 
     Args:
       data: Which files, how they are read, splits and shards.
@@ -40,6 +42,7 @@ class ExampleGen(component.FileBasedExampleGen):
       complete_columns: Columns that must be there with a value in every row: the label's.
       complete_if_present: Columns that must have a value in every row if they are there.
       on_missing: What a row without such a value means: ``error`` stops, ``drop`` leaves the row out and counts it.
+      data_path: A run-time property: what to read instead of ``data.path``, spelled alike. An empty text is as None.
 
     Raises:
       ValueError: ``on_missing`` is neither.
@@ -56,6 +59,7 @@ class ExampleGen(component.FileBasedExampleGen):
         complete_columns: Sequence[str] = (),
         complete_if_present: Sequence[str] = (),
         on_missing: Literal["error", "drop"] = "error",
+        data_path: str | data_types.RuntimeParameter | None = None,
     ) -> None:
         folder, pattern = split_path(data.path)
         requirements = Requirements(
@@ -78,6 +82,7 @@ class ExampleGen(component.FileBasedExampleGen):
             output_data_format=example_gen_pb2.FORMAT_TF_EXAMPLE,
             output_file_format=example_gen_pb2.FORMAT_TFRECORDS_GZIP,
             spec=ExampleGenSpec(data=data, requirements=requirements).to_json(),
+            data_path=data_path,
             examples=types.Channel(type=standard_artifacts.Examples),
         )
         # Past TFX's own constructor, which has no place for our document.

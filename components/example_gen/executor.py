@@ -12,8 +12,9 @@ from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
-from lockstep.components.example_gen.files import UnchangedInput, matched_files
+from lockstep.components.example_gen.driver import with_data_path
 from lockstep.components.example_gen.ingest import ingest
+from lockstep.components.example_gen.inputs import fingerprint, opened_input
 from lockstep.components.example_gen.spec import ExampleGenSpec
 
 ROWS_PROPERTY = "rows"
@@ -42,19 +43,24 @@ class Executor(base_beam_executor.BaseBeamExecutor):
 
         Raises:
           DataError: The input cannot be used.
-          StepFailed: There is no space left, or a file is not what the driver's fingerprint says: the cache would
-            serve what was read under the name of what the driver saw.
+          ConfigurationError: The object store denies access, or there is no such bucket.
+          StepFailed: There is no space left, an object store does not answer, or a file is not what the driver's
+            fingerprint says: the cache would serve what was read under the name of what the driver saw.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         spec = ExampleGenSpec.from_json(exec_properties["spec"])
+        if not exec_properties.get(utils.FINGERPRINT_PROPERTY_NAME):
+            exec_properties = with_data_path(exec_properties)  # a driver has done so, and filled the span in
         input_config = example_gen_pb2.Input()
         proto_utils.json_to_proto(exec_properties[standard_component_specs.INPUT_CONFIG_KEY], input_config)
         (split,) = input_config.splits
         folder = exec_properties[standard_component_specs.INPUT_BASE_KEY]
-        files = matched_files(folder, split.pattern)
-        unchanged = UnchangedInput(folder, {split.name: files}, exec_properties.get(utils.FINGERPRINT_PROPERTY_NAME))
+        expected = exec_properties.get(utils.FINGERPRINT_PROPERTY_NAME) or fingerprint(
+            folder, {split.name: split.pattern}
+        )
         artifact = artifact_utils.get_single_instance(output_dict[standard_component_specs.EXAMPLES_KEY])
-        manifest = ingest(files, spec.data, Path(artifact.uri), spec.requirements, unchanged.check)
+        with opened_input(folder, split.pattern, split=split.name, expected=expected) as found:
+            manifest = ingest(found.files, spec.data, Path(artifact.uri), spec.requirements, found.check)
         artifact.split_names = artifact_utils.encode_split_names(list(manifest.rows))
         examples_utils.set_payload_format(artifact, example_gen_pb2.FORMAT_TF_EXAMPLE)
         examples_utils.set_file_format(artifact, "tfrecords_gzip")

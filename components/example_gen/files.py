@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 from lockstep.components.errors import DataError, StepFailed
+from lockstep.components.object_store import is_object_uri
+from lockstep.components.package_files import is_package_path, resolve_package_path
 
 Format = Literal["csv", "parquet"]
 
@@ -22,8 +24,12 @@ _COMPRESSED = (".gz", ".bz2", ".zst", ".zip")
 def split_path(path: str) -> tuple[str, str]:
     """Returns ``(folder, pattern)`` of a file, a folder or a glob; together they mean what ``path`` means.
 
-    The folder is absolute and taken literally; the pattern is a glob, and may hold TFX's ``{SPAN}`` and its like.
+    The folder is taken literally: it is absolute, the URI of one in an object store, or ``package:NAME`` with a folder
+    of that package. The pattern is a glob, and may hold TFX's ``{SPAN}`` and its like. Of an object or package nothing
+    is looked up here: whether a name is a file or a folder is found out when it is read.
     """
+    if is_object_uri(path) or is_package_path(path):
+        return _split_text(path)
     absolute = Path(os.path.abspath(path))  # noqa: PTH100 - Path.resolve follows links, and so would rename the data
     if absolute.is_dir():
         return str(absolute), "*"
@@ -32,6 +38,27 @@ def split_path(path: str) -> tuple[str, str]:
     parts = absolute.parts
     literal = next((i for i, part in enumerate(parts) if glob.has_magic(part) or "{" in part), len(parts) - 1)
     return str(Path(*parts[:literal])), str(Path(*parts[literal:]))
+
+
+def _split_text(path: str) -> tuple[str, str]:
+    scheme, separator, rest = path.partition("://") if is_object_uri(path) else path.partition(":")
+    container, *parts = rest.split("/")
+    while parts and not parts[-1]:
+        parts.pop()
+    if not parts:
+        return scheme + separator + container, "*"
+    literal = next((i for i, part in enumerate(parts) if glob.has_magic(part) or "{" in part), len(parts) - 1)
+    folder = "/".join((container, *parts[:literal]))
+    return scheme + separator + folder, "/".join(parts[literal:])
+
+
+def local_folder(folder: str) -> str:
+    """Returns the local folder that ``split_path``'s folder means in this environment.
+
+    Raises:
+      ConfigurationError: The package is not installed.
+    """
+    return resolve_package_path(folder)
 
 
 def matched_files(folder: str, pattern: str) -> tuple[str, ...]:
@@ -44,7 +71,9 @@ def matched_files(folder: str, pattern: str) -> tuple[str, ...]:
     """
     found = glob.glob(os.path.join(glob.escape(folder), pattern), recursive=True)  # noqa: PTH118, PTH207 - text, a glob
     files = sorted(path for path in found if Path(path).is_file())
-    if _literal(pattern) is None:
+    if not files and is_literal(pattern) and Path(folder, literal_name(pattern)).is_dir():
+        return matched_files(str(Path(folder, literal_name(pattern))), "*")
+    if not is_literal(pattern):
         files = [path for path in files if not Path(path).name.startswith((".", "_"))]
     if not files:
         raise DataError(_nothing_found(Path(folder), pattern))
@@ -99,7 +128,7 @@ class UnchangedInput:
         if not same:
             # The fingerprint does not tell which; where size and time do not either, it was before we began to read.
             changed = [path for path, status in self._seen.items() if _status(path) != status] or list(self._seen)
-            raise StepFailed(f"{_few(changed)} changed while it was read; run again when nothing writes to it")
+            raise StepFailed(f"{shown(changed)} changed while it was read; run again when nothing writes to it")
 
 
 def format_of(files: Sequence[str]) -> Format:
@@ -131,21 +160,26 @@ def _status(path: str) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _few(paths: Sequence[str]) -> str:
+def shown(paths: Sequence[str]) -> str:
+    """Returns a few of many paths, for a message."""
     return " or ".join(paths[:_MAX_NAMED]) + (" or another file" if len(paths) > _MAX_NAMED else "")
 
 
-def _literal(pattern: str) -> str | None:
-    """Returns the one name that the pattern means, or None where it is a real glob."""
-    name = re.sub(r"\[([*?[])\]", r"\1", pattern)
-    return name if glob.escape(name) == pattern else None
+def is_literal(pattern: str) -> bool:
+    """Tells whether a pattern matches one name only."""
+    return glob.escape(literal_name(pattern)) == pattern
+
+
+def literal_name(pattern: str) -> str:
+    """Returns the one name that a literal pattern means."""
+    return re.sub(r"\[([*?[])\]", r"\1", pattern)
 
 
 def _nothing_found(folder: Path, pattern: str) -> str:
     if not folder.is_dir():
         return f"data.path: no such folder: {folder}"
-    name = _literal(pattern)
-    if name is None:
+    name = literal_name(pattern)
+    if not is_literal(pattern):
         return f"data.path: no file in {folder} matches {pattern!r} (hidden files and files named _* do not count)"
     if (folder / name).exists():
         return f"data.path: not a regular file: {folder / name}; give a file, a folder or a glob"

@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
+from lockstep.components.object_store import check_uri
+
 ColumnType = Literal["int", "float", "string"]
 
 _SPLIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -40,9 +42,10 @@ class DataOptions:
     """Where the rows come from and how they are dealt into splits and shards.
 
     Args:
-      path: A file, a folder or a glob; relative paths are relative to the YAML file. Hidden files and files named
-        ``_*`` in a folder or glob are left out. TFX's ``{SPAN}``, ``{VERSION}`` and date patterns are understood.
-        CSV may be compressed: gzip, bzip2, zstd, or a zip archive of one file.
+      path: A file, a folder or a glob, here or in an object store (``s3://``, ``gs://``, ``minio://``), or
+        ``package:NAME/PATH``, which an installed package brings. Relative paths are relative to the YAML file. Hidden
+        files and files named ``_*`` in a folder or glob are left out. TFX's ``{SPAN}``, ``{VERSION}`` and date patterns
+        are understood. CSV may be compressed: gzip, bzip2, zstd, or a zip archive of one file.
       format: ``csv`` or ``parquet``; None picks by the file's name. A Parquet column that holds neither numbers,
         strings nor times, such as lists, is left out with a warning, and is an error where it is needed.
       splits: Name of split -> weight (integers of 1 or more). A row goes to a split by the hash of its values, so
@@ -60,8 +63,12 @@ class DataOptions:
     options: CsvOptions = CsvOptions()
 
     def __post_init__(self) -> None:
-        if not self.path or "://" in self.path:
-            raise ValueError(f"path: {self.path!r} is not allowed; give a local file, folder or glob")
+        if not self.path:
+            raise ValueError("path: '' is not allowed; give a file, folder or glob")
+        try:
+            check_uri(self.path)
+        except ValueError as e:
+            raise ValueError(f"path: {e}") from e
         if not self.splits:
             raise ValueError("splits: {} is not allowed; name at least one, such as {train: 2, eval: 1}")
         for name, weight in self.splits.items():

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from lockstep.components.errors import DataError
 from lockstep.components.example_gen.encoding import encode_examples, frame_records
-from lockstep.components.example_gen.files import matched_files, split_path
+from lockstep.components.example_gen.files import split_path
 from lockstep.components.example_gen.ingest import open_source
+from lockstep.components.example_gen.inputs import opened_input
 from lockstep.components.example_gen.options import ColumnType, DataOptions
 from lockstep.components.example_gen.shards import ShardWriter
 from lockstep.components.record_manifest import MANIFEST_NAME, Manifest, published_folder
@@ -33,8 +34,13 @@ def read_examples(data: DataOptions, types: Mapping[str, ColumnType]) -> Iterato
       DataError: No file, no rows, none of the columns, one whose type no feature has, or a value
         that does not have its type.
     """
+    with opened_input(*split_path(data.path)) as found:
+        yield from _read(found.files, data, types)
+
+
+def _read(files: Sequence[str], data: DataOptions, types: Mapping[str, ColumnType]) -> Iterator[list[bytes]]:
     path = data.path
-    source = open_source(matched_files(*split_path(path)), dataclasses.replace(data, types={}))
+    source = open_source(files, dataclasses.replace(data, types={}))
     for name in types:
         if name in source.unreadable:
             raise DataError(source.unreadable[name])

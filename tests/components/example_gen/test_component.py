@@ -143,7 +143,11 @@ def test_the_spec_is_read_back_as_written() -> None:
     ("options", "message"),
     [
         ({"path": ""}, "path: '' is not allowed"),
-        ({"path": "gs://bucket/x"}, "path: 'gs://bucket/x' is not allowed"),
+        (
+            {"path": "hdfs://bucket/x"},
+            "path: 'hdfs://bucket/x' is not allowed; give a path, or a URI that begins with s3",
+        ),
+        ({"path": "gs:///x"}, "path: 'gs:///x' is not allowed; name the bucket"),
         ({"splits": {}}, "splits: {} is not allowed"),
         ({"splits": {"a/b": 1}}, "splits: the name 'a/b' is not allowed"),
         ({"splits": {"train": 0}}, r"splits\.train: 0 is not allowed; give 1 or more"),
