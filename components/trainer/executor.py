@@ -85,7 +85,7 @@ def train(spec: TrainSpec) -> TrainingOutcome:
     files = RunFiles(Path(spec.run_dir))
     files.spec_path.write_text(spec.to_json(), encoding="utf-8")
     supervisor = Supervisor(
-        launcher=LocalLauncher(base_port=spec.options.base_port),
+        launcher=LocalLauncher(base_port=spec.options.base_port, devices_per_worker=spec.options.devices_per_worker),
         options=spec.options,
         run_dir=files.run_dir,
         command=lambda attempt: worker_command(spec_path=files.spec_path, attempt=attempt),

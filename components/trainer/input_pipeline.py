@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from lockstep.components.errors import DataError
 from lockstep.components.trainer.records import READ_BATCH, Deal, Records
+from lockstep.components.trainer.spec import TrainOptions
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -27,7 +28,7 @@ _PREFETCHED = 8  # batches
 
 
 class TrainingInput:
-    """The training batches of one worker.
+    """The training batches of one worker; of one replica, where a worker drives several devices.
 
     Args:
       records: The training split.
@@ -38,6 +39,7 @@ class TrainingInput:
       seed: Of the shuffling.
       shuffle_buffer: Records within which a shard is shuffled; 0 keeps the order.
       cache_bytes: Parsed columns up to this size are kept in memory.
+      deal: Of the same records to the same shards, where it is known already; None counts them.
 
     Raises:
       DataError: There are no records.
@@ -54,8 +56,9 @@ class TrainingInput:
         seed: int = 0,
         shuffle_buffer: int = 10_000,
         cache_bytes: int = CACHE_BYTES,
+        deal: Deal | None = None,
     ) -> None:
-        self.deal = Deal.of(records.files, records.count(), num_shards)
+        self.deal = deal or Deal.of(records.files, records.count(), num_shards)
         if not sum(self.deal.sizes):
             raise DataError(f"{', '.join(records.files)}: no training records; check data.splits and the data")
         self._records = records
@@ -219,3 +222,57 @@ class TrainingInput:
             else tf.zeros([1, *column.shape[1:]], column.dtype)
             for name, column in columns.items()
         }
+
+
+class ReplicaInputs:
+    """The training batches of a worker that drives several devices: each of them is dealt shards as a worker is.
+
+    Args:
+      inputs: One for each of its replicas, over the same deal.
+    """
+
+    def __init__(self, inputs: Sequence[TrainingInput]) -> None:
+        self._inputs = tuple(inputs)
+        self.deal = inputs[0].deal
+        self.steps_per_epoch = inputs[0].steps_per_epoch
+
+    def records_until(self, step: int) -> int:
+        """Returns how many records this worker reads in the global steps before ``step``."""
+        return sum(one.records_until(step) for one in self._inputs)
+
+    def total_records_until(self, step: int) -> int:
+        """Returns how many records all workers together read in the global steps before ``step``."""
+        return self._inputs[0].total_records_until(step)
+
+    def batches(self, start_step: int = 0) -> "tf.data.Dataset":
+        """Returns a tuple of a batch for each replica, each as of ``TrainingInput.batches``, endlessly."""
+        import tensorflow as tf
+
+        return tf.data.Dataset.zip(tuple(one.batches(start_step) for one in self._inputs))
+
+
+def worker_input(
+    records: Records, options: TrainOptions, *, worker: int, num_workers: int
+) -> TrainingInput | ReplicaInputs:
+    """Returns the input of one worker, whose ``options.devices_per_worker`` replicas each have shards of their own.
+
+    Raises:
+      DataError: There are no records.
+    """
+    count = options.devices_per_worker
+    deal = Deal.of(records.files, records.count(), options.virtual_shards)
+    inputs = [
+        TrainingInput(
+            records,
+            batch_size=options.batch_size,
+            num_shards=options.virtual_shards,
+            worker=worker * count + device,
+            num_workers=num_workers * count,
+            seed=options.seed,
+            shuffle_buffer=options.shuffle_buffer,
+            cache_bytes=CACHE_BYTES // count,
+            deal=deal,
+        )
+        for device in range(count)
+    ]
+    return inputs[0] if count == 1 else ReplicaInputs(inputs)

@@ -1,26 +1,23 @@
-"""The training loop: one weighted step, several of them a call, and what happens between calls."""
+"""The training loop: what happens between the calls that train, whatever the strategy."""
 
 import dataclasses
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
 from lockstep.components.errors import ConfigurationError, UserError
 from lockstep.components.trainer.checkpoint import Checkpoints
 from lockstep.components.trainer.heartbeat import Reporter
-from lockstep.components.trainer.input_pipeline import TrainingInput
+from lockstep.components.trainer.input_pipeline import ReplicaInputs, TrainingInput
 from lockstep.components.trainer.spec import TrainOptions
 
 if TYPE_CHECKING:
     import keras
     import tensorflow as tf
-
-# 16 MiB of float32. Seven small tables exchanged densely: 490 steps/s with two workers, sparsely 75.
-DENSE_ELEMENTS = 4 * 2**20
 
 Columns = Mapping[str, "tf.Tensor"]
 PerExampleLoss = Callable[["tf.Tensor", "tf.Tensor"], "tf.Tensor"]
@@ -113,108 +110,44 @@ def model_columns(model: "keras.Model", columns: Columns, label: str) -> "dict[s
     return {name: columns[name] for name in inputs}
 
 
-class StepFunction:
-    """Several training steps in one compiled call.
-
-    The loss of a step is the weighted sum over all workers, divided by the sum of all workers' weights: what one
-    process with the whole batch would have. Regularisation losses of the model are added once.
+class Call(NamedTuple):
+    """One call of the training function.
 
     Args:
-      strategy: Every worker of it must make the same calls.
-      model: Built within the strategy's scope.
-      optimizer: Built likewise.
-      loss: Of each example.
-      label: Name of the label among the columns.
+      size: Its steps.
+      is_last: Whether a checkpoint follows, so that no later step may have begun.
     """
 
-    def __init__(
-        self,
-        strategy: "tf.distribute.Strategy",
-        model: "keras.Model",
-        optimizer: "keras.optimizers.Optimizer",
-        loss: PerExampleLoss,
-        label: str,
-    ) -> None:
-        import tensorflow as tf
-
-        self._strategy = strategy
-        self._model = model
-        self._optimizer = optimizer
-        self._loss = loss
-        self._label = label
-        # AutoGraph would rewrite the source of Keras and of the model at every trace: seconds, for loops it has not.
-        self._call = tf.function(self._steps, autograph=False)
-
-    def __call__(self, batches: "Iterator[Any]", num_steps: int) -> "np.ndarray[Any, Any]":
-        """Trains on the next ``num_steps`` batches; blocks. Returns each step's loss, float32 [num_steps]."""
-        import tensorflow as tf
-
-        # A tensor, so that the shorter calls before a checkpoint and at the end are not traced anew.
-        losses: np.ndarray[Any, Any] = self._call(batches, tf.constant(num_steps)).numpy()
-        return losses
-
-    def _steps(self, batches: "Iterator[Any]", num_steps: "tf.Tensor") -> "tf.Tensor":
-        import tensorflow as tf
-
-        def one(index: "tf.Tensor", losses: "tf.TensorArray") -> "tuple[tf.Tensor, tf.TensorArray]":
-            return index + 1, losses.write(index, self._strategy.run(self._step, args=next(batches)))
-
-        losses = tf.TensorArray(tf.float32, size=num_steps, element_shape=[])
-        # One at a time: the collectives of two steps must not overtake each other.
-        _, losses = tf.while_loop(lambda index, _: index < num_steps, one, (0, losses), parallel_iterations=1)
-        # One collective a call, not one a step: nobody needs the global loss in between.
-        return self._strategy.reduce(tf.distribute.ReduceOp.SUM, losses.stack(), axis=None)
-
-    def _step(self, columns: Columns, weights: "tf.Tensor", total: "tf.Tensor") -> "tf.Tensor":
-        import tensorflow as tf
-
-        model = self._model
-        with tf.GradientTape() as tape:
-            predictions = model(model_columns(model, columns, self._label), training=True)
-            losses = self._loss(tf.cast(columns[self._label], tf.float32), predictions)
-            loss = tf.reduce_sum(tf.reshape(weights, [-1]) * tf.cast(tf.reshape(losses, [-1]), tf.float32)) / total
-            if model.losses:
-                loss += tf.add_n(model.losses) / self._strategy.num_replicas_in_sync
-        variables = model.trainable_variables
-        gradients = [exchanged(g) for g in tape.gradient(loss, [variable.value for variable in variables])]
-        self._optimizer.apply(gradients, variables)  # sums the gradients over the workers
-        return loss
+    size: int
+    is_last: bool
 
 
-def exchanged(gradient: "tf.Tensor | tf.IndexedSlices | None") -> "tf.Tensor | tf.IndexedSlices | None":
-    """Returns a gradient as the workers exchange it.
+class Steps(Protocol):
+    """Trains on batches, as the strategy does it."""
 
-    The rows that a batch touched of an embedding table up to ``DENSE_ELEMENTS`` become a dense gradient: all dense
-    ones go into one collective a step, where each sparse one takes several of its own. The optimizer then treats every
-    row as its paper says; of a larger table Keras updates the touched rows alone. The size decides, not the number of
-    workers, so that N still equal one.
-    """
-    import tensorflow as tf
-
-    if isinstance(gradient, tf.IndexedSlices) and (gradient.shape.num_elements() or math.inf) <= DENSE_ELEMENTS:
-        return tf.convert_to_tensor(gradient)
-    return gradient
+    def run(self, batches: "Iterator[Any]", calls: Iterable[Call]) -> "Iterator[np.ndarray[Any, Any]]":
+        """Trains; yields, call after call, the losses of its steps, float32 [size]. Blocks between two."""
 
 
-def call_sizes(first_step: int, options: TrainOptions) -> Iterator[int]:
-    """Yields how many steps each call makes: at most ``steps_per_call``, ending at each checkpoint and at the end."""
+def calls(first_step: int, options: TrainOptions) -> Iterator[Call]:
+    """Yields the calls: at most ``steps_per_call`` steps each, ending at each checkpoint and at the end."""
     step = first_step
     while step < options.steps:
         to_checkpoint = options.checkpoint_every - step % options.checkpoint_every
         size = min(options.steps_per_call, to_checkpoint, options.steps - step)
-        yield size
         step += size
+        yield Call(size, is_last=step % options.checkpoint_every == 0 or step == options.steps)
 
 
 def train(
-    steps: StepFunction,
-    data: TrainingInput,
+    steps: Steps,
+    data: TrainingInput | ReplicaInputs,
     checkpoints: Checkpoints,
     options: TrainOptions,
     *,
     first_step: int,
     reporter: Reporter,
-    before_save: Callable[[], None],
+    before_save: Callable[[int], None],
     on_call: Callable[[int, "np.ndarray[Any, Any]", float | None], None],
 ) -> TrainingResult:
     """Trains from ``first_step`` to ``options.steps``; blocks, and every worker must call it alike.
@@ -226,7 +159,7 @@ def train(
       options: Steps, sizes of calls, distance of checkpoints.
       first_step: Where the restored variables are.
       reporter: Hears a heartbeat after each call, at most some a second, and of each checkpoint.
-      before_save: Called before each save, by every worker.
+      before_save: Called with the step before each save, by every worker.
       on_call: Called with (global step, losses of the call's steps, records a second since the last heartbeat or
         None), after each call.
 
@@ -234,7 +167,6 @@ def train(
       DivergedError: A step's loss is not finite; found at the end of its call, the step is named.
       tf.errors.OpError: A peer is gone, or did not answer in time.
     """
-    batches = iter(data.batches(first_step))
     step, loss = first_step, None
     started_s = beat_s = time.monotonic()
     beat_step, warm_step, warm_s, saving_s = first_step, None, 0.0, 0.0
@@ -243,10 +175,9 @@ def train(
         return data.total_records_until(step) - data.total_records_until(since_step)
 
     unreported: list[float] = []
-    for size in call_sizes(first_step, options):
-        losses = steps(batches, size)
+    for losses in steps.run(iter(data.batches(first_step)), calls(first_step, options)):
         check_finite(losses, step)
-        step += size
+        step += len(losses)
         loss = float(losses.mean())
         unreported.extend(losses.tolist())
         now_s = time.monotonic()
@@ -269,7 +200,7 @@ def train(
         on_call(step, losses, rate)
         if step % options.checkpoint_every == 0 or step == options.steps:
             save_s = time.monotonic()
-            before_save()
+            before_save(step)
             checkpoints.save(step)
             reporter.say("checkpoint", step=step)
             saving_s += time.monotonic() - save_s

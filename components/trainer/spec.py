@@ -35,11 +35,14 @@ class TrainOptions:
     """The ``train`` block.
 
     Args:
-      strategy: ``multi_worker_mirrored``: synchronous data parallelism over ``workers`` processes. ``one_device``: one
-        process, no collectives; needs ``workers: 1``.
-      workers: Processes, 1 or more.
+      strategy: ``multi_worker_mirrored``: synchronous data parallelism over ``workers`` processes. ``mirrored``: the
+        same over the devices of one process. ``one_device``: one process and device, no collectives. The last two need
+        ``workers: 1``.
+      workers: Processes that train, 1 or more.
+      devices_per_worker: Devices that each process drives, 1 or more: GPUs where the machine has any, else logical
+        CPUs. Every device is a replica of the model and gets an equal part of each batch.
       steps: Optimizer steps of the whole training, 1 or more.
-      batch_size: Records a step, over all workers; a multiple of ``workers``.
+      batch_size: Records a step, over all workers and their devices.
       optimizer: Used unless the model comes compiled; its own optimizer is used then.
       learning_rate: Of that optimizer, above 0.
       steps_per_call: Steps that run inside one call of the compiled function, 1 or more; heartbeats, the check for NaN
@@ -50,15 +53,16 @@ class TrainOptions:
       heartbeat_timeout_s: Seconds without a heartbeat after which a training worker counts as stuck and the group is
         started again.
       num_virtual_shards: Parts into which the records are dealt whatever the number of workers, so that N workers see
-        what one sees; a multiple of ``workers``. None takes the divisor of ``batch_size``, up to 24, that most numbers
-        of workers divide: 24 for 240, 16 for 256.
+        what one sees; a multiple of ``workers`` times ``devices_per_worker``. None takes the divisor of ``batch_size``,
+        up to 24, that most numbers of workers divide: 24 for 240, 16 for 256.
       shuffle_buffer: Records within which each virtual shard is shuffled; 0 keeps the order of the files.
       base_port: First of ``workers`` TCP ports on this machine; None takes free ones.
       seed: Of weights, dropout and shuffling; 0 or more.
     """
 
-    strategy: Literal["one_device", "multi_worker_mirrored"] = "multi_worker_mirrored"
+    strategy: Literal["one_device", "mirrored", "multi_worker_mirrored"] = "multi_worker_mirrored"
     workers: int = 2
+    devices_per_worker: int = 1
     steps: int = 1000
     batch_size: int = 240
     optimizer: Literal["adam", "sgd"] = "adam"
@@ -74,7 +78,7 @@ class TrainOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("workers", "steps", "batch_size", "steps_per_call", "checkpoint_every"):
+        for name in ("workers", "devices_per_worker", "steps", "batch_size", "steps_per_call", "checkpoint_every"):
             _require(getattr(self, name) >= 1, name, getattr(self, name), "give 1 or more")
         if self.num_virtual_shards is not None:
             _require(self.num_virtual_shards >= 1, "num_virtual_shards", self.num_virtual_shards, "give 1 or more")
@@ -91,15 +95,21 @@ class TrainOptions:
         """Number of virtual shards, whatever the number of workers."""
         return self.num_virtual_shards or _most_divisible(self.batch_size)
 
+    @property
+    def processes(self) -> "dict[Literal['chief', 'worker', 'ps'], int]":
+        """Processes of the group by role, in order: the first process of the first role is the chief."""
+        return {"worker": self.workers}
+
     def _check_parts(self) -> None:
-        if self.strategy == "one_device":
-            _require(
-                self.workers == 1,
-                "workers",
-                self.workers,
-                "strategy one_device runs in one process; give workers: 1, or strategy: multi_worker_mirrored",
+        if self.strategy in ("one_device", "mirrored"):
+            remedy = (
+                f"strategy {self.strategy} runs in one process; give workers: 1, or strategy: multi_worker_mirrored"
             )
-        shards, workers = self.virtual_shards, self.workers
+            _require(self.workers == 1, "workers", self.workers, remedy)
+        if self.strategy == "one_device":
+            remedy = "strategy one_device has one; give devices_per_worker: 1, or strategy: mirrored"
+            _require(self.devices_per_worker == 1, "devices_per_worker", self.devices_per_worker, remedy)
+        shards = self.virtual_shards
         _require(
             self.batch_size % shards == 0,
             "batch_size",
@@ -107,20 +117,24 @@ class TrainOptions:
             f"each of {shards} virtual shards gives its share of a batch; give a multiple of num_virtual_shards, "
             f"for example {max(1, round(self.batch_size / shards)) * shards}, or leave num_virtual_shards out",
         )
-        if shards % workers:
-            remedy = f"give a number of workers that divides {shards}"
-            if self.num_virtual_shards is None and workers <= MAX_VIRTUAL_SHARDS:
-                sizes = range(self.batch_size, self.batch_size + MAX_VIRTUAL_SHARDS * workers + 1)
-                remedy += f", or batch_size: {next(size for size in sizes if _most_divisible(size) % workers == 0)}"
-            raise ValueError(
-                f"workers: {workers} is not allowed with batch_size: {self.batch_size}, which is dealt in {shards}"
-                f" equal parts; {remedy}"
-            )
+        if shards % (self.workers * self.devices_per_worker):
+            raise ValueError(self._indivisible(shards))
         if self.base_port is not None:
-            highest = 65536 - workers
+            highest = 65536 - sum(self.processes.values())
             _require(
                 1024 <= self.base_port <= highest, "base_port", self.base_port, f"give a port from 1024 to {highest}"
             )
+
+    def _indivisible(self, shards: int) -> str:
+        replicas, batch = self.workers * self.devices_per_worker, self.batch_size
+        what, number = f"workers: {self.workers}", "number of workers"
+        if self.devices_per_worker > 1:
+            what, number = f"{what} with devices_per_worker: {self.devices_per_worker}", "product of the two"
+        remedy = f"give a {number} that divides {shards}"
+        if self.num_virtual_shards is None and replicas <= MAX_VIRTUAL_SHARDS:
+            sizes = range(batch, batch + MAX_VIRTUAL_SHARDS * replicas + 1)
+            remedy += f", or batch_size: {next(size for size in sizes if _most_divisible(size) % replicas == 0)}"
+        return f"{what} is not allowed with batch_size: {batch}, which is dealt in {shards} equal parts; {remedy}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

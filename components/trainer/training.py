@@ -18,13 +18,14 @@ from lockstep.components.durable_files import sync
 from lockstep.components.errors import ConfigurationError, UserError
 from lockstep.components.trainer import loop, models, strategies
 from lockstep.components.trainer.checkpoint import Checkpoints
+from lockstep.components.trainer.devices import limit_threads
 from lockstep.components.trainer.evaluation import evaluate
 from lockstep.components.trainer.export import export, serving_columns
 from lockstep.components.trainer.heartbeat import Reporter, one_line
-from lockstep.components.trainer.input_pipeline import TrainingInput
 from lockstep.components.trainer.outputs import check_output
 from lockstep.components.trainer.records import Records
 from lockstep.components.trainer.spec import RunFiles, TrainSpec
+from lockstep.components.trainer.task import Task
 
 _log = logging.getLogger(__name__)
 
@@ -76,38 +77,25 @@ class Training:
       tf.errors.OpError: The group did not come together.
     """
 
-    def __init__(self, spec: TrainSpec, task: strategies.Task, reporter: Reporter, *, attempt: int) -> None:
+    def __init__(self, spec: TrainSpec, task: Task, reporter: Reporter, *, attempt: int) -> None:
         started_s = time.monotonic()
         self._spec, self._task, self._reporter, self._attempt = spec, task, reporter, attempt
-        options = spec.options
-        strategies.limit_threads(task)
-        self._strategy = strategies.make_strategy(task)
+        limit_threads(task)
+        self._engine = strategies.make_engine(spec.options, task)
         # All workers start from equal weights whatever their number; the data have seeds of their own.
-        keras.utils.set_random_seed(options.seed)
+        keras.utils.set_random_seed(spec.options.seed)
         self._transform_output = TFTransformOutput(spec.transform_graph_dir)
-        self._data = TrainingInput(
-            self._records(spec.train_files),
-            batch_size=options.batch_size,
-            num_shards=options.virtual_shards,
-            worker=task.index,
-            num_workers=task.num_workers,
-            seed=options.seed,
-            shuffle_buffer=options.shuffle_buffer,
-        )
+        self._data = self._engine.input(self._records(spec.train_files))
         self._build()
-        self._checkpoints = Checkpoints(
-            Path(spec.checkpoint_dir), [v.value for v in self._variables()], is_chief=task.is_chief
-        )
+        self._checkpoints = Checkpoints(Path(spec.checkpoint_dir), self._engine.variables(), is_chief=task.is_chief)
         self._first_step = self._checkpoints.restore()
-        strategies.check_same_step(self._strategy, task, self._first_step)
-        strategies.separate_seeds(self._strategy, self.model, task)
+        self._engine.resume(self._first_step)
         self._seconds = {"start": time.monotonic() - started_s}
 
     def train(self) -> loop.TrainingResult:
         """Trains up to ``options.steps``; see ``loop.train``."""
         self._reporter.say("training", step=self._first_step)
         writer = self._event_writer()
-        steps = loop.StepFunction(self._strategy, self.model, self._optimizer, self._loss, self._spec.label)
 
         def on_call(step: int, losses: "np.ndarray[Any, Any]", rate: float | None) -> None:
             if rate is None and step % _EVENT_STEPS >= len(losses):
@@ -118,22 +106,23 @@ class Training:
                     tf.summary.scalar("train/examples_per_s", rate)
 
         result = loop.train(
-            steps,
+            self._engine,
             self._data,
             self._checkpoints,
             self._spec.options,
             first_step=self._first_step,
             reporter=self._reporter,
-            before_save=self._agree_on_statistics,
+            before_save=self._engine.before_save,
             on_call=on_call,
         )
         writer.close()
         self._seconds["train"] = result.train_s
+        self._model = self._engine.trained_model(self._build_model)
         return result
 
     def digest(self) -> str:
         """Returns the digest of the weights, the same on every worker."""
-        return loop.digest(self.model)
+        return loop.digest(self._model)
 
     def finish(self, result: loop.TrainingResult) -> None:
         """Evaluates, exports and reports; for the chief alone, after the last collective."""
@@ -143,7 +132,7 @@ class Training:
         evaluated_s = time.monotonic()
         spec = self._spec
         export(
-            self.model,
+            self._model,
             self._transform_output,
             self._serving_columns,
             Path(spec.export_dir),
@@ -166,39 +155,34 @@ class Training:
         write_report(report, RunFiles(Path(spec.run_dir)).training_path)
 
     def _build(self) -> None:
-        """Builds model, optimizer and loss within the strategy's scope.
-
-        The model is called once: a subclassed one gets its weights by it, and a wrong output is told before training.
-        """
+        """Builds model, optimizer and loss within the strategy's scope."""
         spec = self._spec
-        columns, weights, _ = next(iter(self._data.batches()))
-        with self._strategy.scope():
-            try:
-                self.model = models.build_model(spec.model, self._transform_output, spec.label, spec.label_kind)
-                features = loop.model_columns(self.model, columns, spec.label)
-                check_output(self.model, features, weights, spec.model.build, spec.label_kind)
-            except UserError:
-                raise
-            except (Exception, SystemExit) as e:  # a function may call sys.exit
-                # The function is the user's, or was given the user's parameters: it fails the same way each time.
-                place, error = _place(e, spec.import_paths), one_line(f"{type(e).__name__}: {e}")
-                raise ConfigurationError(f"model.build: {spec.model.build!r} failed{place}: {error}") from e
-            strategies.check_model(self.model, self._task)
-            self._serving_columns = serving_columns(self._transform_output, self.model, label=spec.label)
-            self._loss = loop.per_example_loss(self.model, spec.label_kind)
-            self._optimizer = loop.optimizer_of(self.model, spec.options)
-        self._statistics = strategies.unsynchronised_statistics(self.model)
-        if self._statistics and self._task.num_workers > 1:
-            _log.warning(
-                "BatchNormalization without synchronized=True sees only its worker's share of each batch: the model "
-                "depends on train.workers; its moving statistics are averaged over the workers at each checkpoint"
-            )
+        with self._engine.scope():
+            model = self._build_model()
+            self._serving_columns = serving_columns(self._transform_output, model, label=spec.label)
+            self._loss = loop.per_example_loss(model, spec.label_kind)
+            optimizer = loop.optimizer_of(model, spec.options)
+        self._engine.prepare(strategies.Built(model=model, optimizer=optimizer, loss=self._loss, label=spec.label))
 
-    def _variables(self) -> "list[keras.Variable]":
-        return [*self.model.weights, *strategies.seed_states(self.model), *self._optimizer.variables]
+    def _build_model(self) -> keras.Model:
+        """Builds and calls the model once: a subclassed one gets its weights by it, a wrong output is told now."""
+        spec = self._spec
+        columns, weights, _ = self._first_batch()
+        try:
+            model = models.build_model(spec.model, self._transform_output, spec.label, spec.label_kind)
+            features = loop.model_columns(model, columns, spec.label)
+            check_output(model, features, weights, spec.model.build, spec.label_kind)
+        except UserError:
+            raise
+        except (Exception, SystemExit) as e:  # a function may call sys.exit
+            # The function is the user's, or was given the user's parameters: it fails the same way each time.
+            place, error = _place(e, spec.import_paths), one_line(f"{type(e).__name__}: {e}")
+            raise ConfigurationError(f"model.build: {spec.model.build!r} failed{place}: {error}") from e
+        return model
 
-    def _agree_on_statistics(self) -> None:
-        strategies.average_over_workers(self._strategy, self._statistics)
+    def _first_batch(self) -> Any:
+        batches = next(iter(self._data.batches()))
+        return batches[0] if isinstance(batches[0], tuple) else batches
 
     def _records(self, files: tuple[str, ...]) -> Records:
         return Records(files, self._transform_output.transformed_feature_spec(), self._spec.label)
@@ -212,7 +196,7 @@ class Training:
         if not self._spec.eval_files:
             return {}
         metrics = evaluate(
-            self.model,
+            self._model,
             self._records(self._spec.eval_files),
             self._loss,
             self._spec.label_kind,

@@ -17,7 +17,7 @@ from typing import BinaryIO, NoReturn
 from lockstep.components.errors import UserError
 from lockstep.components.trainer.heartbeat import Reporter
 from lockstep.components.trainer.spec import TrainSpec
-from lockstep.components.trainer.strategies import Task
+from lockstep.components.trainer.task import Task
 
 EXIT_FAILED = 1
 EXIT_USER_ERROR = 2
@@ -37,10 +37,10 @@ def main(arguments: Sequence[str]) -> NoReturn:
         end_with_parent()
         end_at_eof(sys.stdin.buffer)
     spec = TrainSpec.from_json(options.spec_path.read_text(encoding="utf-8"))
-    task = Task.from_tf_config(os.environ.get("TF_CONFIG"), workers=spec.options.workers)
+    task = Task.from_tf_config(os.environ.get("TF_CONFIG"), spec.options)
     # Appended: a folder of the user's called `components` or `tests` must not shadow an installed package.
     sys.path.extend(path for path in spec.import_paths if path not in sys.path)
-    code = run(spec, task, Reporter(task.index, sys.stdout), attempt=options.attempt)
+    code = run(spec, task, Reporter(task.number, sys.stdout), attempt=options.attempt)
     sys.stdout.flush()
     sys.stderr.flush()
     # Not `sys.exit`: TensorFlow's destructors may hang or crash once everything is written.

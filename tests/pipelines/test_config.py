@@ -98,7 +98,7 @@ def test_every_example_is_valid(name: str, tmp_path: pathlib.Path) -> None:
         (MINIMAL, ["train.workers=two"], "train.workers: 'two' is not allowed; give a whole number"),
         (MINIMAL, ["train.workers=2.0"], "train.workers: 2.0 is not allowed; give a whole number"),
         (MINIMAL, ["train.workers=true"], "train.workers: True is not allowed; give a whole number"),
-        (MINIMAL, ["train.strategy=mirrored"], "train.strategy: 'mirrored' is not allowed; give 'one_device' or"),
+        (MINIMAL, ["train.strategy=mirror"], "train.strategy: 'mirror' is not allowed; give 'one_device', 'mirrored'"),
         (MINIMAL, ["features.y={kind: numeric}"], "features.y: this column is label.column too"),
         (MINIMAL, ["features.x.kind=number"], "features.x.kind: 'number' is not allowed; give 'numeric'"),
         (MINIMAL, ["features.x.scale=1"], "features.x.scale: no such key"),

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from lockstep.components.errors import StepFailed
-from lockstep.components.trainer.launchers import WorkerGroup, WorkerStatus
+from lockstep.components.trainer.launchers import WorkerGroup, WorkerStatus, gpus
 from lockstep.components.trainer.spec import RunFiles
 
 __all__ = ["LocalLauncher"]
@@ -35,10 +35,12 @@ class LocalLauncher:
     Args:
       base_port: The workers listen on this TCP port and the ones after it; None takes free ones, others at every
         start. A port that somebody else takes between the choice and its use costs an attempt.
+      devices_per_worker: So many of the machine's GPUs each worker sees, none shared; all of the CPU without any GPU.
     """
 
-    def __init__(self, *, base_port: int | None = None) -> None:
+    def __init__(self, *, base_port: int | None = None, devices_per_worker: int = 1) -> None:
         self._base_port = base_port
+        self._devices_per_worker = devices_per_worker
         self._workers: list[_Worker] = []
 
     def start(self, group: WorkerGroup) -> None:
@@ -46,13 +48,19 @@ class LocalLauncher:
 
         Raises:
           StepFailed: A port from ``base_port`` is in use, or the system refuses a file or a process.
+          ConfigurationError: The machine has GPUs, but too few.
         """
         if self._workers:
             raise RuntimeError("start: the group of the last start still runs; stop it first")
+        dealt = gpus.deal_gpus(
+            gpus.visible_gpus(os.environ),
+            num_workers=group.num_workers,
+            devices_per_worker=self._devices_per_worker,
+        )
         ports = self._choose_ports(group.num_workers)
         try:
             for worker in range(group.num_workers):
-                self._workers.append(_start_worker(group, worker, ports))
+                self._workers.append(_start_worker(group, worker, ports, dealt[worker]))
         except OSError as e:
             self.stop()
             raise StepFailed(f"workers cannot be started on this machine: {e}") from e
@@ -142,20 +150,23 @@ class _Worker:
             ) from e
 
 
-def _start_worker(group: WorkerGroup, worker: int, ports: list[int]) -> _Worker:
+def _start_worker(group: WorkerGroup, worker: int, ports: list[int], own_gpus: tuple[str, ...]) -> _Worker:
     worker_dir = RunFiles(group.run_dir).worker_dir(worker)
     worker_dir.mkdir(parents=True, exist_ok=True)
     config = {
         "cluster": {"worker": [f"{_HOST}:{port}" for port in ports]},
         "task": {"type": "worker", "index": worker},
     }
+    environment = {**os.environ, "TF_CONFIG": json.dumps(config)}
+    if own_gpus:
+        environment[gpus.VARIABLE] = ",".join(own_gpus)
     log_path = group.log_path(worker)
     log_path.unlink(missing_ok=True)  # events of an earlier run would be taken for this one's
     with log_path.open("ab") as log:  # appending: standard output and error must not overwrite each other
         process = subprocess.Popen(
             group.command,
             cwd=worker_dir,
-            env={**os.environ, "TF_CONFIG": json.dumps(config)},
+            env=environment,
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,

@@ -64,3 +64,15 @@ def model_that_exits_later(inputs: Any) -> keras.Model:
     """Ends the process at its first step."""
     fare = keras.Input((1,), name="fare")
     return keras.Model({"fare": fare}, keras.layers.Dense(1, activation="sigmoid")(Exiting()(fare)))
+
+
+def double_model(inputs: Any) -> keras.Model:
+    """Two features and one hidden layer, all in float64."""
+    features = {
+        "fare": keras.Input((1,), dtype="float32", name="fare"),
+        "company": keras.Input((1,), dtype="int64", name="company"),
+    }
+    company = keras.layers.Flatten(dtype="float64")(keras.layers.Embedding(4, 3, dtype="float64")(features["company"]))
+    joined = keras.layers.Concatenate(dtype="float64")([keras.ops.cast(features["fare"], "float64"), company])
+    hidden = keras.layers.Dense(8, activation="relu", dtype="float64")(joined)
+    return keras.Model(features, keras.layers.Dense(1, activation="sigmoid", dtype="float64")(hidden))

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.components.errors import ConfigurationError, DataError
-from lockstep.components.trainer.input_pipeline import TrainingInput
+from lockstep.components.trainer.input_pipeline import ReplicaInputs, TrainingInput, worker_input
 from lockstep.components.trainer.records import Deal, Records
+from lockstep.components.trainer.spec import TrainOptions
 from tests.components.trainer.conftest import example, write_split
 
 SPEC = {
@@ -84,6 +85,23 @@ def test_any_number_of_workers_trains_on_the_same_batches(tmp_path: Path, num_fi
             totals = [float(total) for _, _, total in data.batches().take(20)]
             assert totals == [len(ids) for ids in batches[num_workers]]
     assert batches[1] == batches[4]
+
+
+def test_devices_of_a_worker_are_dealt_shards_like_workers(tmp_path: Path) -> None:
+    """Two workers with two devices each read what four workers do, and count it."""
+    split = records(tmp_path / "split")
+    options = {"num_virtual_shards": NUM_SHARDS, "batch_size": BATCH_SIZE, "seed": 5, "shuffle_buffer": 10}
+    for worker in range(2):
+        data = worker_input(split, TrainOptions(devices_per_worker=2, **options), worker=worker, num_workers=2)
+        singles = [training_input(split, worker=2 * worker + device, num_workers=4) for device in range(2)]
+        assert isinstance(data, ReplicaInputs)
+        assert data.steps_per_epoch == singles[0].steps_per_epoch
+        for device, single in enumerate(singles):
+            steps = [step[device] for step in data.batches(3).take(8)]
+            ids = [columns["record_id"].numpy()[weights.numpy() == 1].tolist() for columns, weights, _ in steps]
+            assert ids == read_ids(single, 8, start_step=3)
+        assert data.records_until(12) == sum(single.records_until(12) for single in singles)
+        assert data.total_records_until(12) == singles[0].total_records_until(12)
 
 
 @LAYOUTS

@@ -15,12 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.components.errors import ConfigurationError
-from lockstep.components.trainer import loop, strategies
+from lockstep.components.trainer import loop, step_function
 from lockstep.components.trainer.checkpoint import Checkpoints
 from lockstep.components.trainer.heartbeat import Reporter, WorkerEvent
 from lockstep.components.trainer.input_pipeline import TrainingInput
 from lockstep.components.trainer.records import Records
 from lockstep.components.trainer.spec import TrainOptions
+from lockstep.components.trainer.step_function import StepFunction
+from lockstep.components.trainer.synchronous import seed_states
 from tests.components.trainer.conftest import example, write_split
 
 SPEC = {name: tf.io.FixedLenFeature([], tf.float32) for name in ("fare", "tips")}
@@ -56,8 +58,8 @@ class Run:
         self.model = model or small_model(dropout=0.3)
         optimizer = loop.optimizer_of(self.model, self.options)
         per_example = loop.per_example_loss(self.model, "binary")
-        self.steps = loop.StepFunction(tf.distribute.get_strategy(), self.model, optimizer, per_example, "tips")
-        variables = [*self.model.weights, *strategies.seed_states(self.model), *optimizer.variables]
+        self.steps = StepFunction(tf.distribute.get_strategy(), 1, self.model, optimizer, per_example, "tips")
+        variables = [*self.model.weights, *seed_states(self.model), *optimizer.variables]
         self.checkpoints = Checkpoints(checkpoint_dir, [v.value for v in variables], is_chief=True, keep=99)
         self.stream = io.StringIO()
         self.calls: list[tuple[int, int]] = []
@@ -71,7 +73,7 @@ class Run:
             self.options,
             first_step=self.checkpoints.restore(),
             reporter=Reporter(0, self.stream, interval_s=0.0),
-            before_save=lambda: None,
+            before_save=lambda step: None,
             on_call=lambda step, losses, _: self.calls.append((step, len(losses))),
         )
 
@@ -206,18 +208,22 @@ def test_a_loss_that_is_no_number_names_its_step(value: float) -> None:
 def test_calls_cover_the_steps_and_stop_at_checkpoints(first_step: int, steps: int, every: int, per_call: int) -> None:
     """From any step to the end, never over a checkpoint, never more than allowed at once."""
     options = TrainOptions(steps=steps, checkpoint_every=every, steps_per_call=per_call)
-    sizes = list(loop.call_sizes(first_step, options))
+    calls = list(loop.calls(first_step, options))
+    sizes = [call.size for call in calls]
     assert sum(sizes) == max(0, steps - first_step)
     assert all(1 <= size <= per_call for size in sizes)
-    ends = {first_step + int(end) for end in np.cumsum(sizes)}
-    assert {step for step in range(first_step + 1, steps + 1) if step % every == 0} <= ends
+    ends = [first_step + int(end) for end in np.cumsum(sizes)]
+    saved = {step for step in range(first_step + 1, steps + 1) if step % every == 0 or step == steps}
+    assert {end for end, call in zip(ends, calls, strict=True) if call.is_last} == saved
 
 
-@pytest.mark.parametrize(("rows", "dense"), [(loop.DENSE_ELEMENTS // 2, True), (loop.DENSE_ELEMENTS // 2 + 1, False)])
+@pytest.mark.parametrize(
+    ("rows", "dense"), [(step_function.DENSE_ELEMENTS // 2, True), (step_function.DENSE_ELEMENTS // 2 + 1, False)]
+)
 def test_a_tables_gradient_is_exchanged_densely_up_to_a_size(rows: int, dense: bool) -> None:
     """Small tables share one collective with all other gradients; a large one exchanges only the rows it touched."""
     gradient = tf.IndexedSlices(tf.ones([2, 2]), tf.constant([1, 1]), tf.constant([rows, 2]))
-    exchanged = loop.exchanged(gradient)
+    exchanged = step_function.exchanged(gradient)
     assert isinstance(exchanged, tf.Tensor) == dense
     if dense:
         assert exchanged[:3].numpy().tolist() == [[0, 0], [2, 2], [0, 0]]

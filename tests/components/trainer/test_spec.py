@@ -90,6 +90,16 @@ def test_an_absent_key_is_refused() -> None:
         ({"start_timeout_s": 0.0}, "start_timeout_s: 0.0"),
         ({"heartbeat_timeout_s": float("inf")}, "heartbeat_timeout_s: inf"),
         ({"strategy": "one_device"}, "workers: 2 is not allowed; strategy one_device runs in one process"),
+        ({"strategy": "mirrored"}, "workers: 2 is not allowed; strategy mirrored runs in one process"),
+        (
+            {"strategy": "one_device", "workers": 1, "devices_per_worker": 2},
+            "devices_per_worker: 2 is not allowed; strategy one_device has one",
+        ),
+        (
+            {"devices_per_worker": 5},
+            "workers: 2 with devices_per_worker: 5 is not allowed .* the two that divides 24, or batch_size: 250",
+        ),
+        ({"devices_per_worker": 0}, "devices_per_worker: 0 is not allowed; give 1 or more"),
         ({"workers": 5}, "workers: 5 is not allowed with batch_size: 240, .* divides 24, or batch_size: 250"),
         ({"batch_size": 250, "num_virtual_shards": 24}, "batch_size: 250 is not allowed; .* for example 240"),
         ({"base_port": 80}, "base_port: 80"),

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from lockstep.components.trainer.heartbeat import Reporter, WorkerEvent
 from lockstep.components.trainer.spec import RunFiles, TrainSpec
-from lockstep.components.trainer.strategies import Task
+from lockstep.components.trainer.task import Task
 from lockstep.components.trainer.worker import EXIT_ORPHANED, EXIT_USER_ERROR, run
 from tests.components.trainer.conftest import NUM_TRAIN, MakeSpec, TrainingData, example
 from tests.components.trainer.worker_processes import Finished, run_group, start_group

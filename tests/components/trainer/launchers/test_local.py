@@ -288,3 +288,12 @@ def open_for_reader(fifo: Path, writers: list[int]) -> bool:
     except OSError:
         return False
     return True
+
+
+def test_each_worker_sees_the_gpus_dealt_to_it(
+    tmp_path: Path, launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By CUDA's variable; what it says to this process is shared out."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    launcher.start(group(tmp_path, "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])", num_workers=2))
+    assert ended(launcher)[1] == [["3"], ["5"]]

@@ -1,0 +1,31 @@
+"""A process' place in its group."""
+
+import json
+from typing import Any
+
+import pytest
+
+from lockstep.components.trainer.spec import TrainOptions
+from lockstep.components.trainer.task import Task
+
+
+def tf_config(index: Any, *addresses: str) -> str:
+    """The variable as the launcher sets it."""
+    return json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}})
+
+
+def test_a_task_knows_its_place() -> None:
+    """Index, number of workers, and how many of them share its machine."""
+    task = Task.from_tf_config(tf_config(1, "a:1", "b:1", "b:2"), TrainOptions(workers=3))
+    assert (task.index, task.num_workers, task.num_neighbours, task.is_chief) == (1, 3, 2, False)
+    assert Task.from_tf_config(None, TrainOptions(workers=1)) == Task()
+
+
+@pytest.mark.parametrize(
+    ("text", "workers"),
+    [(None, 2), ("{}", 1), ("not JSON", 1), (tf_config(2, "a:1", "a:2"), 2), (tf_config(0, "a:1", "a:2"), 3)],
+)
+def test_a_group_that_is_not_the_specified_one_is_refused(text: str | None, workers: int) -> None:
+    """The message names the variable."""
+    with pytest.raises(ValueError, match="TF_CONFIG"):
+        Task.from_tf_config(text, TrainOptions(workers=workers))
