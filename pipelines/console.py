@@ -50,6 +50,10 @@ class Console:
         elif isinstance(event, run_events.StepChanged):
             self._show_step(event)
 
+    def warn(self, message: str) -> None:
+        """Says what goes on although it is not as it should be."""
+        self._write(f"  warning: {message}")
+
     def interrupted(self) -> None:
         """Says that the run is being ended."""
         self._write("interrupted: ending the run's processes")
