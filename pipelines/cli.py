@@ -106,7 +106,51 @@ def _parser() -> argparse.ArgumentParser:
         help="override a key of the configuration, for example kubeflow.image=NAME:TAG; may be repeated",
     )
     compiled.set_defaults(command=_compile)
+    _add_emulate(commands)
     return parser
+
+
+def _add_emulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    emulated = commands.add_parser("emulate", help="run a package here as Kubeflow would", description=_EMULATE)
+    emulated.add_argument("package", type=pathlib.Path, metavar="PACKAGE", help="a file that lockstep compile wrote")
+    emulated.add_argument(
+        "--root",
+        type=pathlib.Path,
+        metavar="DIR",
+        help="where everything is kept: object store, cache, logs (default: lockstep-runs/NAME-kubeflow here)",
+    )
+    emulated.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="parameters",
+        metavar="KEY=VALUE",
+        help="a run-time parameter of the package, for example train_steps=300; may be repeated",
+    )
+    emulated.add_argument(
+        "--store",
+        metavar="URL",
+        help="a real S3 service in place of a folder, http://HOST:PORT; its credentials are those of the secret"
+        " mlpipeline-minio-artifact below DIR/secrets, else AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    )
+    emulated.add_argument("--pipeline-root", metavar="URI", help="where artifacts are kept (default: the package's)")
+    emulated.add_argument("--kfp-version", metavar="2.N", help="the Kubeflow Pipelines that is followed")
+    emulated.add_argument(
+        "--docker", action="store_true", help="run each step in a container of the package's image, not as a process"
+    )
+    emulated.add_argument(
+        "--modules",
+        action="append",
+        default=[],
+        type=pathlib.Path,
+        metavar="DIR",
+        help="a folder of your own modules, which the image would hold; may be repeated",
+    )
+    emulated.set_defaults(command=_emulate)
+
+
+_EMULATE = """Runs a package on this machine as Kubeflow Pipelines would: the same inputs, commands, retries, cache and
+checks, a process or a container a step. Exits with 1 where a step failed, and shows the end of its log."""
 
 
 _RUN = """Runs ExampleGen, StatisticsGen, SchemaGen, ExampleValidator, Transform, DistributedTrainer, Evaluator and
@@ -182,6 +226,38 @@ def _compile(options: argparse.Namespace) -> int:
     package.write(options.output)
     print(summary(package, options.output, command=_own_name()))
     return 0
+
+
+def _emulate(options: argparse.Namespace) -> int:
+    from lockstep.components.errors import ConfigurationError
+    from lockstep.pipelines.console import Console
+    from lockstep.pipelines.kubeflow.emulator.options import EmulateOptions
+    from lockstep.pipelines.kubeflow.package import Package
+
+    for override in options.parameters:
+        if "=" not in override:
+            raise ConfigurationError(f"--set {override}: give KEY=VALUE")
+    chosen = {"kfp_version": options.kfp_version} if options.kfp_version else {}
+    try:
+        emulate_options = EmulateOptions(
+            root=options.root,
+            parameters=dict(override.split("=", 1) for override in options.parameters),
+            store=options.store,
+            pipeline_root=options.pipeline_root,
+            docker=options.docker,
+            modules_dirs=tuple(options.modules),
+            **chosen,
+        )
+    except ValueError as e:
+        raise ConfigurationError(f"--{str(e).replace('_', '-', 1)}") from e
+    package = Package.read(options.package)
+    _silence_third_parties()
+    from lockstep.pipelines.kubeflow.emulator.run import emulate
+
+    finished = emulate(package, emulate_options, Console(sys.stdout, command=_own_name()))
+    if finished.exit_code:
+        _complain(finished.message, exit_code=finished.exit_code)
+    return finished.exit_code
 
 
 def _silence_third_parties() -> None:

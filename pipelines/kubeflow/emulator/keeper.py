@@ -5,8 +5,8 @@ interrupts it, and when the emulator is gone, by SIGKILL too, every process belo
 process' standard input open and never writes to it: its end is the sign.
 
 Arguments: a JSON document ``{"command": [...], "cleanup": [...], "grace_s": 10.0}``; ``cleanup`` is a command to run
-after the command was ended before its time, none where empty. Exits as the command did, with 128 and the signal's number
-where a signal ended it, with 127 where it cannot be started.
+after the command was ended before its time, none where empty. Exits as the command did, with 128 and the signal's
+number where a signal ended it, with 127 where it cannot be started.
 """
 
 import contextlib

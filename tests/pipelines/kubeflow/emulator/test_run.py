@@ -59,7 +59,7 @@ def test_outputs_of_a_step_reach_the_next_one_in_both_layouts_of_the_output_file
 
 
 def test_artifacts_come_with_an_id_an_empty_type_and_metadata_as_ml_metadata_gives_them(emulation: Emulation) -> None:
-    """What the next step reads of an artifact is what KFP's driver writes: numbers double, lists and structs wrapped."""
+    """What the next step reads is what KFP's driver writes: numbers double, lists and structs wrapped."""
     make = """
     output("data").write_text("x")
     write({"artifacts": {"data": {"artifacts": [{"metadata": {"i": 1, "b": True, "l": [1], "s": {"k": "v"}}}]}}})
@@ -324,7 +324,7 @@ def test_a_step_has_the_packages_environment_and_not_the_callers(
 def test_a_secret_that_is_nowhere_is_refused_before_anything_starts(emulation: Emulation) -> None:
     """The message says where it is looked for."""
     secrets = [{"secretName": "mine", "keyToEnv": [{"secretKey": "user", "envVar": "NO_SUCH_NAME"}]}]
-    with pytest.raises(ConfigurationError, match="takes NO_SUCH_NAME from the secret mine; write it to .*mine/user"):
+    with pytest.raises(ConfigurationError, match=r"takes NO_SUCH_NAME from the secret mine; write it to .*mine/user"):
         emulation.run(package({"it": step("", platform={"secretAsEnv": secrets})}))
     assert not emulation.root.exists()
 
@@ -332,7 +332,7 @@ def test_a_secret_that_is_nowhere_is_refused_before_anything_starts(emulation: E
 def test_a_volume_that_no_process_can_mount_is_refused_with_the_remedy(emulation: Emulation) -> None:
     """Unless the folder is on this machine, which then stands for it."""
     mount = {"constant": "claim", "mountPath": "/no/such/folder"}
-    with pytest.raises(ConfigurationError, match="the volume claim claim at /no/such/folder, .* give --docker"):
+    with pytest.raises(ConfigurationError, match=r"the volume claim claim at /no/such/folder, .* give --docker"):
         emulation.run(package({"it": step("", platform={"pvcMount": [mount]})}))
     mount["mountPath"] = str(emulation.root.parent)
     assert emulation.run(package({"it": step("", platform={"pvcMount": [mount]})})).exit_code == 0
@@ -409,7 +409,7 @@ def _is_gone(pid: int) -> bool:
 def test_an_ended_emulator_leaves_no_process_and_nothing_that_the_next_run_trips_on(
     emulation: Emulation, signum: signal.Signals
 ) -> None:
-    """The step's processes end with it, the root is free, the finished step is cached, the unfinished one runs again."""
+    """The step ends with it, the root is free, the finished step is cached, the unfinished one runs again."""
     pid_path = emulation.root.with_name("pid")
     use = f"""
     output("sum").write_text("unfinished")
@@ -483,7 +483,7 @@ def test_options_are_checked() -> None:
     """A wrong option is told with what is allowed."""
     from lockstep.pipelines.kubeflow.emulator.options import EmulateOptions
 
-    with pytest.raises(ValueError, match="kfp_version: '1.8' is not allowed"):
+    with pytest.raises(ValueError, match=r"kfp_version: '1\.8' is not allowed"):
         EmulateOptions(kfp_version="1.8")
     with pytest.raises(ValueError, match="store: 's3://x' is not allowed"):
         EmulateOptions(store="s3://x")
