@@ -13,17 +13,14 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lockstep.components.errors import ConfigurationError, DataError, StepFailed
 
 if TYPE_CHECKING:
     import fsspec
-    from upath import UPath
-
-StorePath: TypeAlias = "Path | UPath"
-"""A folder or file here, or in an object store; both have pathlib's methods."""
 
 STORE_DIR_VARIABLE = "LOCKSTEP_STORE_DIR"
 KUBEFLOW_MINIO = "http://minio-service.kubeflow:9000"
@@ -37,6 +34,7 @@ _CONNECT_TIMEOUT_S = 5
 _READ_TIMEOUT_S = 60
 _MAX_ATTEMPTS = 3
 _NUM_THREADS = 4
+_BLOCK_BYTES = 8 << 20
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CREDENTIALS = {
     "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (on Kubeflow by kubeflow.secrets)",
@@ -99,22 +97,6 @@ def join(uri: str, *names: str) -> str:
     return "/".join((uri.rstrip("/"), *names))
 
 
-def open_path(uri: str) -> StorePath:
-    """Returns a path with pathlib's methods; of a local path the same. Nothing is looked up.
-
-    What its methods raise is to be told by ``told``. Listings are never cached. As text, a path of ``minio://`` says
-    ``s3://``, whose protocol it is: name it by its URI.
-    """
-    if not is_object_uri(uri):
-        return Path(uri)
-    if _access.store_dir is not None:
-        return _stand_in(uri, _access.store_dir)
-    from upath import UPath
-
-    options = _storage_options(_scheme(uri), _access)
-    return cast("UPath", UPath(f"{_protocol(uri)}://{uri.partition('://')[2]}", **options))
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StoredObject:
     """One object as it was listed.
@@ -123,11 +105,106 @@ class StoredObject:
       uri: Its name.
       size: In bytes.
       tag: What changes when its content does: the ETag or checksum of the store; where there is none, time and size.
+      modified: When it was written, by the store's clock, in seconds since 1970; to the second in some stores.
     """
 
     uri: str
     size: int
     tag: str
+    modified: float
+
+
+class StoreFolder:
+    """A folder of an object store; ``/`` gives what lies below it, as of a ``Path``.
+
+    Every method raises what ``told`` does: ConfigurationError, StepFailed, and DataError where an object is not there.
+
+    Args:
+      uri: The folder's.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri.rstrip("/")
+
+    def __str__(self) -> str:
+        return self._uri
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StoreFolder) and str(other) == self._uri
+
+    def __hash__(self) -> int:
+        return hash(self._uri)
+
+    def __truediv__(self, name: str) -> "StoreFolder":
+        return StoreFolder(join(self._uri, name))
+
+    @property
+    def name(self) -> str:
+        """The last part of the URI."""
+        return self._uri.rsplit("/", 1)[1]
+
+    def folders(self) -> tuple[str, ...]:
+        """Returns the names of the folders directly below; none of a folder that is not there."""
+        with told(self._uri):
+            filesystem, root = _opened(self._uri)
+            try:
+                found = filesystem.ls(root, detail=True)
+            except FileNotFoundError:
+                _check_bucket(filesystem, self._uri)
+                return ()
+            return tuple(item["name"].rstrip("/").rsplit("/", 1)[1] for item in found if item["type"] == "directory")
+
+    def objects(self) -> dict[str, StoredObject]:
+        """Returns all objects below, by their names relative to the folder."""
+        return {item.uri.removeprefix(f"{self._uri}/"): item for item in find_objects(self._uri, "**")}
+
+    def read(self, name: str) -> bytes:
+        """Returns the content of an object."""
+        uri = join(self._uri, name)
+        with told(uri):
+            filesystem, path = _opened(uri)
+            return bytes(filesystem.cat_file(path))
+
+    def write(self, name: str, content: bytes) -> None:
+        """Makes an object, or makes it anew: readers see it whole, the old one or the new."""
+        uri = join(self._uri, name)
+        with told(uri):
+            filesystem, path = _opened(uri)
+            filesystem.pipe_file(path, content)
+
+    def upload(self, name: str, path: Path) -> None:
+        """Makes an object of a local file, which may be large."""
+        uri = join(self._uri, name)
+        with told(uri):
+            filesystem, target = _opened(uri)
+            filesystem.put_file(str(path), target)
+
+    def chunks(self, name: str, chunk_bytes: int = 1 << 20) -> Iterator[bytes]:
+        """Gives the content of an object piece by piece."""
+        uri = join(self._uri, name)
+        with told(uri):
+            filesystem, path = _opened(uri)
+            with filesystem.open(path, "rb", cache_type="readahead", block_size=_BLOCK_BYTES) as stream:
+                while chunk := stream.read(chunk_bytes):
+                    yield chunk
+
+    def remove(self, name: str) -> None:
+        """Removes an object; one that is not there is no error."""
+        uri = join(self._uri, name)
+        with told(uri):
+            filesystem, path = _opened(uri)
+            with contextlib.suppress(FileNotFoundError):
+                filesystem.rm_file(path)
+
+
+Folder: TypeAlias = Path | StoreFolder
+
+
+def open_folder(location: str) -> Folder:
+    """Returns the folder that a path or URI means; nothing is looked up. A stand-in for the store is a local one."""
+    if not is_object_uri(location):
+        return Path(location)
+    return StoreFolder(location) if _access.store_dir is None else _stand_in(location, _access.store_dir)
 
 
 def find_objects(folder: str, pattern: str) -> tuple[StoredObject, ...]:
@@ -213,7 +290,7 @@ def told(uri: str, scratch: Path | None = None) -> Iterator[None]:
     """Turns what a store's client raises in the block into one clear error.
 
     Args:
-      uri: What the block works on.
+      uri: What the block works on; of a local path nothing is told otherwise.
       scratch: The local folder that the block writes to, if any.
 
     Raises:
@@ -226,6 +303,8 @@ def told(uri: str, scratch: Path | None = None) -> Iterator[None]:
     except (ConfigurationError, DataError, StepFailed):
         raise
     except Exception as e:
+        if not is_object_uri(uri):
+            raise
         error = _explained(e, uri, scratch)
         if error is None:
             raise
@@ -364,8 +443,7 @@ def _escaped(path: str) -> str:
 
 
 def _stored(folder: str, name: str, info: Mapping[str, Any]) -> StoredObject:
-    tag = info.get("ETag") or info.get("md5Hash") or info.get("etag")
-    if not tag:
-        time = info.get("LastModified") or info.get("mtime") or info.get("updated") or ""
-        tag = f"{time}/{info['size']}"
-    return StoredObject(uri=join(folder, name), size=int(info["size"]), tag=str(tag).strip('"'))
+    written = info.get("LastModified") or info.get("mtime") or 0.0
+    modified = written.timestamp() if isinstance(written, datetime) else float(written)
+    tag = info.get("ETag") or info.get("md5Hash") or info.get("etag") or f"{modified}/{info['size']}"
+    return StoredObject(uri=join(folder, name), size=int(info["size"]), tag=str(tag).strip('"'), modified=modified)

@@ -60,7 +60,7 @@ def test_minio_is_s3_at_the_given_endpoint(bucket: Bucket) -> None:
     """The same object under both names, and each named as it was asked for."""
     bucket.put("x/y.csv", "1")
     assert [item.uri for item in find_objects(bucket.uri("x", "minio"), "*")] == [bucket.uri("x/y.csv", "minio")]
-    assert object_store.open_path(bucket.uri("x/y.csv", "minio")).read_text() == "1"
+    assert object_store.StoreFolder(bucket.uri("x", "minio")).read("y.csv") == b"1"
 
 
 def test_objects_of_the_same_name_are_fetched_side_by_side(bucket: Bucket, tmp_path: Path) -> None:
@@ -128,12 +128,34 @@ def test_a_server_that_is_gone_is_told(bucket: Bucket) -> None:
     assert time.monotonic() - began < 60
 
 
+def test_a_folder_of_a_store_is_written_and_read(bucket: Bucket, tmp_path: Path) -> None:
+    """Listings are never old."""
+    folder = object_store.open_folder(bucket.uri("f"))
+    assert isinstance(folder, object_store.StoreFolder)
+    assert (folder.folders(), folder.objects()) == ((), {})
+    folder.write("a/x", b"one")
+    (tmp_path / "file").write_bytes(b"two" * 1_000_000)
+    folder.upload("b/c/y", tmp_path / "file")
+    assert sorted(folder.folders()) == ["a", "b"]
+    assert {name: item.size for name, item in folder.objects().items()} == {"a/x": 3, "b/c/y": 3_000_000}
+    assert abs(folder.objects()["a/x"].modified - time.time()) < 60
+    assert ((folder / "a").read("x"), b"".join(folder.chunks("b/c/y"))) == (b"one", b"two" * 1_000_000)
+    (folder / "a").remove("x")
+    (folder / "a").remove("x")
+    assert (folder / "b").name == "b"
+    assert folder.folders() == ("b",)
+    with pytest.raises(DataError, match="f/a/x: no such object"):
+        folder.read("a/x")
+    with pytest.raises(ConfigurationError, match="no such bucket"):
+        object_store.StoreFolder("s3://no-such-bucket/f").folders()
+
+
 def test_a_folder_stands_for_the_store(tmp_path: Path) -> None:
     """As in the emulator: the folders are those that Kubeflow's launcher maps buckets to."""
     object_store.configure({"LOCKSTEP_STORE_DIR": str(tmp_path)})
     try:
         for uri, folder in {"minio://b/x": "minio/b/x", "s3://b/x": "s3/b/x", "gs://b/x": "gcs/b/x"}.items():
-            assert object_store.open_path(uri) == tmp_path / folder
+            assert object_store.open_folder(uri) == tmp_path / folder
             (tmp_path / folder).mkdir(parents=True)
             (tmp_path / folder / "y.csv").write_text("1")
             assert [item.uri for item in find_objects(uri, "*")] == [f"{uri}/y.csv"]

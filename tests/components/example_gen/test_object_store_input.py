@@ -210,7 +210,7 @@ def test_a_scratch_folder_that_is_too_small_is_told_before_anything_is_fetched(
     bucket: Bucket, scratch_dir: Path
 ) -> None:
     """With the sizes, and how to give another folder."""
-    huge = object_store.StoredObject(uri=bucket.uri("x.csv"), size=1 << 60, tag="")
+    huge = object_store.StoredObject(uri=bucket.uri("x.csv"), size=1 << 60, tag="", modified=0.0)
     with pytest.raises(StepFailed, match=r"MB are to be fetched, but \d+ MB are free in .*; make room, or set TMPDIR"):
         inputs._check_room(bucket.uri(), [huge], scratch_dir)
 
