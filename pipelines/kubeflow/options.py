@@ -8,16 +8,16 @@ from typing import Literal
 # Kubeflow's own object store as it is installed: https://github.com/kubeflow/pipelines, manifests/kustomize.
 _MINIO_ENDPOINT = "http://minio-service.kubeflow:9000"
 _MINIO_SECRET = "mlpipeline-minio-artifact"  # noqa: S105 - the name of a secret
-_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _QUANTITY = re.compile(r"(?P<number>\d+(\.\d+)?|\.\d+)(?P<suffix>m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?")
-_QUALIFIED_NAME = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+QUALIFIED_NAME = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _STORE_URI = re.compile(r"(minio|s3|gs)://[^/?#\s]+(/[^?#\s]*)?")
 # Folders and volumes that Kubeflow itself puts into every pod: backend/src/v2/compiler/argocompiler/container.go.
-_KUBEFLOW_FOLDERS = ("/gcs", "/s3", "/minio", "/.local", "/.cache", "/.config", "/kfp-launcher", "/kfp")
-_KUBEFLOW_VOLUMES = (
+KUBEFLOW_FOLDERS = ("/gcs", "/s3", "/minio", "/.local", "/.cache", "/.config", "/kfp-launcher", "/kfp")
+KUBEFLOW_VOLUMES = (
     "kfp-launcher",
     "gcs-scratch",
     "s3-scratch",
@@ -66,7 +66,7 @@ def _check_mount_path(path: str | None) -> None:
     # Kubernetes takes no ':' in it; the launcher of KFP has folders of its own.
     if path is not None and (not re.fullmatch(r"/[^:\s]*[^:/\s]/?", path) or ".." in path.split("/")):
         raise ValueError(f"mount_path: {path!r} is not allowed; give an absolute folder in the container")
-    if path is not None and any(f"{path}/".startswith(f"{folder}/") for folder in _KUBEFLOW_FOLDERS):
+    if path is not None and any(f"{path}/".startswith(f"{folder}/") for folder in KUBEFLOW_FOLDERS):
         raise ValueError(f"mount_path: {path!r} is in a folder of Kubeflow's own; give another one")
 
 
@@ -97,7 +97,7 @@ class StoreOptions:
         if self.region == "":
             raise ValueError("region: '' is not allowed; leave it out, or give the region's name")
         if self.secret is not None:
-            _check(_DNS_SUBDOMAIN, self.secret, "secret", "the secret's name in Kubernetes")
+            _check(DNS_SUBDOMAIN, self.secret, "secret", "the secret's name in Kubernetes")
         for key in ("access_key", "secret_key"):
             _check(re.compile(r"[-._A-Za-z0-9]{1,253}"), getattr(self, key), key, "the name of a key in the secret")
 
@@ -154,7 +154,7 @@ class VolumeOptions:
                 raise ValueError("sub_path: not allowed without claim; an empty folder has no folders")
         else:
             # KFP names the pod's volume like the claim, and that name takes no dots.
-            _check(_DNS_LABEL, self.claim, "claim", "a claim's name of a-z, 0-9 and '-', 63 at most")
+            _check(DNS_LABEL, self.claim, "claim", "a claim's name of a-z, 0-9 and '-', 63 at most")
             if self.medium == "memory" or self.size_limit is not None:
                 raise ValueError("medium, size_limit: not allowed beside claim; they are for an empty folder")
         if self.sub_path is not None and (not self.sub_path or self.sub_path.startswith("/") or ".." in self.sub_path):
@@ -230,7 +230,7 @@ class ResourceOptions:
                     f"accelerator: {self.accelerator!r} is not allowed; give the resource's full name, such as"
                     " nvidia.com/gpu"
                 )
-            _check(_QUALIFIED_NAME, self.accelerator, "accelerator", "a resource's name, such as nvidia.com/gpu")
+            _check(QUALIFIED_NAME, self.accelerator, "accelerator", "a resource's name, such as nvidia.com/gpu")
         if self.accelerator_count < 1:
             raise ValueError(f"accelerator_count: {self.accelerator_count} is not allowed; give 1 or more")
 
@@ -259,13 +259,13 @@ class TolerationOptions:
 
     def __post_init__(self) -> None:
         if self.key is not None:
-            _check(_QUALIFIED_NAME, self.key, "key", "a taint's key, such as nvidia.com/gpu")
+            _check(QUALIFIED_NAME, self.key, "key", "a taint's key, such as nvidia.com/gpu")
         elif self.operator == "Equal":
             raise ValueError("key: required with operator Equal")
         if self.operator == "Exists" and self.value is not None:
             raise ValueError(f"value: {self.value!r} is not allowed with operator Exists; give operator: Equal")
         if self.value is not None:
-            _check(_LABEL_VALUE, self.value, "value", "a taint's value")
+            _check(LABEL_VALUE, self.value, "value", "a taint's value")
         if self.seconds is not None and self.effect != "NoExecute":
             raise ValueError("seconds: allowed with effect NoExecute alone")
 
@@ -287,7 +287,7 @@ class AffinityOptions:
     weight: int | None = None
 
     def __post_init__(self) -> None:
-        _check(_QUALIFIED_NAME, self.key, "key", "a label's key")
+        _check(QUALIFIED_NAME, self.key, "key", "a label's key")
         if self.operator in ("Exists", "DoesNotExist"):
             if self.values:
                 raise ValueError(f"values: not allowed with operator {self.operator}")
@@ -296,7 +296,7 @@ class AffinityOptions:
         if self.operator in ("Gt", "Lt") and not (len(self.values) == 1 and re.fullmatch(r"-?\d+", self.values[0])):
             raise ValueError(f"values: {list(self.values)} is not allowed; {self.operator} takes one whole number")
         for value in self.values:
-            _check(_LABEL_VALUE, value, "values", "a label's value")
+            _check(LABEL_VALUE, value, "values", "a label's value")
         if self.weight is not None and not 1 <= self.weight <= 100:
             raise ValueError(f"weight: {self.weight} is not allowed; give 1 to 100")
 
@@ -388,7 +388,7 @@ class KubeflowOptions:
         if self.image is not None and not re.fullmatch(r"[A-Za-z0-9][\w.:/@-]*", self.image):
             raise ValueError(f"image: {self.image!r} is not allowed; give REGISTRY/NAME:TAG")
         for secret in self.image_pull_secrets:
-            _check(_DNS_SUBDOMAIN, secret, "image_pull_secrets", "a secret's name in Kubernetes")
+            _check(DNS_SUBDOMAIN, secret, "image_pull_secrets", "a secret's name in Kubernetes")
         if not _STORE_URI.fullmatch(self.pipeline_root):
             raise ValueError(
                 f"pipeline_root: {self.pipeline_root!r} is not allowed; Kubeflow keeps artifacts in an object store:"
@@ -444,10 +444,10 @@ class KubeflowOptions:
         for block in ("secrets", "config_maps"):
             for name, source in getattr(self, block).items():
                 # KFP names the pod's volume like the secret, and that name takes no dots.
-                pattern = _DNS_SUBDOMAIN if source.mount_path is None else _DNS_LABEL
+                pattern = DNS_SUBDOMAIN if source.mount_path is None else DNS_LABEL
                 _check(pattern, name, block, "a name of a-z, 0-9 and '-' as it is in Kubernetes", own_key=True)
         for name in self.volumes:
-            _check(_DNS_LABEL, name, "volumes", "a name of a-z, 0-9 and '-', 63 at most", own_key=True)
+            _check(DNS_LABEL, name, "volumes", "a name of a-z, 0-9 and '-', 63 at most", own_key=True)
 
     def _check_mounts(self) -> None:
         """Two volumes of one name, or at one place, make a pod that Kubernetes refuses."""
@@ -463,7 +463,7 @@ class KubeflowOptions:
             ),
         ]
         for key, volume_name, path in mounts:
-            if volume_name in _KUBEFLOW_VOLUMES:
+            if volume_name in KUBEFLOW_VOLUMES:
                 raise ValueError(f"{key}: {volume_name!r} is a volume of Kubeflow's own; give another name")
             first = volumes.setdefault(volume_name, key)
             if first != key:
@@ -478,9 +478,9 @@ def _check_pod(options: KubeflowOptions | StepOptions) -> None:
         _check(_ENV_NAME, variable, "env", "an environment variable's name", own_key=True)
     for block in ("node_selector", "labels"):
         for key, value in getattr(options, block).items():
-            _check(_QUALIFIED_NAME, key, block, "a label's key", own_key=True)
-            _check(_LABEL_VALUE, value, f"{block}.{key}", "a label's value: letters, digits, '-', '_', '.', 63 at most")
+            _check(QUALIFIED_NAME, key, block, "a label's key", own_key=True)
+            _check(LABEL_VALUE, value, f"{block}.{key}", "a label's value: letters, digits, '-', '_', '.', 63 at most")
     for key in options.annotations:
-        _check(_QUALIFIED_NAME, key, "annotations", "an annotation's key", own_key=True)
+        _check(QUALIFIED_NAME, key, "annotations", "an annotation's key", own_key=True)
     if options.deadline_s is not None and options.deadline_s < 1:
         raise ValueError(f"deadline_s: {options.deadline_s} is not allowed; give 1 or more, or leave it out")

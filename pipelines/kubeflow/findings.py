@@ -1,0 +1,21 @@
+"""What is wrong with a package, and where."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that Kubeflow would refuse, or take for something else than it says.
+
+    Args:
+      place: Where in the package, such as ``root.dag.tasks.Transform``.
+      reason: What is wrong, with the value, and what is allowed.
+      key: The key of the configuration that decides it; None where no key does.
+    """
+
+    place: str
+    reason: str
+    key: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.reason}" + (f" (key: {self.key})" if self.key else "")
