@@ -1,16 +1,13 @@
 """Files of transformed records: how many there are, what is in them, and which virtual shard holds which."""
 
 import dataclasses
-import gzip
-import io
-import struct
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lockstep.components.errors import ConfigurationError, DataError
+from lockstep.components.errors import ConfigurationError
+from lockstep.components.tfrecord_files import count_records
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -120,25 +117,3 @@ class Records:
             int(np.prod(spec.shape)) * (_STRING_BYTES if spec.dtype == tf.string else spec.dtype.size)
             for spec in self._feature_spec.values()
         )
-
-
-def count_records(path: str) -> int:
-    """Returns the number of records in a gzip TFRecord; reads it to its end.
-
-    Not by TensorFlow: it takes a file that was cut for a shorter one.
-
-    Raises:
-      DataError: The file is absent, cut or something else.
-    """
-    count = 0
-    try:
-        with gzip.open(path) as compressed, io.BufferedReader(compressed, 2**20) as file:
-            while header := file.read(12):
-                # https://www.tensorflow.org/tutorials/load_data/tfrecord: length, its checksum, content, its checksum
-                (length,) = struct.unpack("<Q4x", header)
-                if len(file.read(length + 4)) < length + 4:
-                    raise EOFError("the last record is cut")
-                count += 1
-    except (OSError, EOFError, zlib.error, struct.error, OverflowError, MemoryError) as e:
-        raise DataError(f"{path}: not a whole gzip TFRecord ({e}); run the step that wrote it again") from e
-    return count

@@ -1,0 +1,222 @@
+"""Runs Transform's work inside a TFX pipeline."""
+
+import contextlib
+import errno
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from tfx import types
+from tfx.components.transform import executor, executor_utils, labels
+from tfx.components.util import examples_utils, tfxio_utils, udf_utils
+from tfx.proto import example_gen_pb2, transform_pb2
+from tfx.types import artifact_utils
+from tfx.types import standard_component_specs as keys
+from tfx.utils import io_utils
+
+from lockstep.components.errors import ConfigurationError, DataError, StepFailed
+from lockstep.components.record_manifest import MANIFEST_NAME, Manifest, Shard, no_space_left, published_folder
+from lockstep.components.transform.options import TransformOptions
+from lockstep.components.transform.processor import Processor
+from lockstep.components.transform.source import matched_files
+from lockstep.components.transform.writer import join_parts
+
+ROWS_PROPERTY = "rows"
+
+_PREFIX = "transformed_examples"  # of a file's name, as TFX has it
+_PARTS = ".parts"
+_TEMP = ".temp_path"
+_GZIP_TFRECORDS = "tfrecords_gzip"
+# What Beam makes of an error of ours that a worker raised: another exception, with the traceback in its text.
+_OWN_ERROR = re.compile(
+    r"lockstep\.components\.errors\.DataError: (?P<message>.*?)(?: \[while running|$)", re.MULTILINE
+)
+_NO_SPACE = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT))
+
+
+class Executor(executor.Executor):  # type: ignore[misc]
+    """Executor of ``component.Transform``."""
+
+    def Do(  # noqa: N802 - TFX's name
+        self,
+        input_dict: dict[str, list[types.Artifact]],
+        output_dict: dict[str, list[types.Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """Fills the output artifacts as TFX's executor does; the transformed examples appear whole or not at all.
+
+        Custom property of each artifact of transformed examples: the JSON text ``rows`` (split -> rows).
+
+        Args:
+          input_dict: ``examples`` (one artifact or several), ``schema``, ``analyzer_cache`` where there is one.
+          output_dict: ``transform_graph``, and what of the others the component declares.
+          exec_properties: TFX's own, and ``spec``.
+
+        Raises:
+          ConfigurationError: The examples are of a kind that this component does not read.
+          DataError: A file is damaged, or a split empty.
+          StepFailed: There is no space left.
+        """
+        self._log_startup(input_dict, output_dict, exec_properties)
+        options = TransformOptions.from_json(exec_properties["spec"])
+        examples = input_dict[keys.EXAMPLES_KEY]
+        _check_formats(examples)
+        executor_utils.MatchNumberOfTransformedExamplesArtifacts(input_dict, output_dict)
+        splits = _splits(exec_properties.get(keys.SPLITS_CONFIG_KEY), examples)
+        _check_records(examples, [*splits.analyze, *splits.transform])
+        graph_dir = artifact_utils.get_single_uri(output_dict[keys.TRANSFORM_GRAPH_KEY])
+        outputs = output_dict.get(keys.TRANSFORMED_EXAMPLES_KEY) or []
+        try:
+            with _published([artifact.uri for artifact in outputs]) as folders:
+                parts = [_made(folder / _PARTS / split) for split in splits.transform for folder in folders]
+                self._transform(input_dict, output_dict, exec_properties, splits, parts, options)
+                written = [_write_shards(folder, splits.transform, options.num_shards) for folder in folders]
+        except (StepFailed, DataError):
+            raise
+        except Exception as e:
+            raise _explained(e, Path(graph_dir)) from e
+        for artifact, manifest in zip(outputs, written, strict=True):
+            artifact.split_names = artifact_utils.encode_split_names(list(splits.transform))
+            artifact.set_string_custom_property(ROWS_PROPERTY, json.dumps(manifest.rows))
+        io_utils.delete_dir(f"{graph_dir}/{_TEMP}")
+
+    def _transform(
+        self,
+        input_dict: dict[str, list[types.Artifact]],
+        output_dict: dict[str, list[types.Artifact]],
+        exec_properties: Mapping[str, Any],
+        splits: transform_pb2.SplitsConfig,
+        parts: Sequence[Path],
+        options: TransformOptions,
+    ) -> None:
+        """Does what TFX's ``Do`` does, with our processor, whose class is fixed there."""
+        schema_path = io_utils.get_only_uri_in_dir(artifact_utils.get_single_uri(input_dict[keys.SCHEMA_KEY]))
+        graph_dir = artifact_utils.get_single_uri(output_dict[keys.TRANSFORM_GRAPH_KEY])
+        module = exec_properties.get(keys.MODULE_PATH_KEY)
+        _, packages = udf_utils.decode_user_module_key(module)
+        local_packages = [io_utils.ensure_local(package) for package in packages]
+        # Beam's workers get the user's module as a package.
+        self._beam_pipeline_args.extend(f"--extra_package={package}" for package in local_packages)
+        functions = {
+            labels.MODULE_FILE: exec_properties.get(keys.MODULE_FILE_KEY),
+            labels.MODULE_PATH: module,
+            labels.PREPROCESSING_FN: exec_properties.get(keys.PREPROCESSING_FN_KEY),
+            labels.STATS_OPTIONS_UPDATER_FN: exec_properties.get(keys.STATS_OPTIONS_UPDATER_FN_KEY),
+            labels.CUSTOM_CONFIG: exec_properties.get(keys.CUSTOM_CONFIG_KEY),
+        }
+        without_statistics = bool(exec_properties.get(keys.DISABLE_STATISTICS_KEY, 0))
+        analyzed = _patterns(input_dict[keys.EXAMPLES_KEY], splits.analyze)
+        transformed = _patterns(input_dict[keys.EXAMPLES_KEY], splits.transform)
+        inputs = {
+            labels.DISABLE_STATISTICS_LABEL: without_statistics,
+            labels.SCHEMA_PATH_LABEL: schema_path,
+            labels.EXAMPLES_DATA_FORMAT_LABEL: example_gen_pb2.FORMAT_TF_EXAMPLE,
+            labels.DATA_VIEW_LABEL: None,
+            labels.ANALYZE_DATA_PATHS_LABEL: analyzed,
+            labels.ANALYZE_PATHS_FILE_FORMATS_LABEL: [_GZIP_TFRECORDS] * len(analyzed),
+            labels.TRANSFORM_DATA_PATHS_LABEL: transformed,
+            labels.TRANSFORM_PATHS_FILE_FORMATS_LABEL: [_GZIP_TFRECORDS] * len(transformed),
+            labels.PREPROCESSING_FN: self._GetPreprocessingFn(functions, {}),
+            labels.STATS_OPTIONS_UPDATER_FN: self._GetStatsOptionsUpdaterFn(functions),
+            labels.MAKE_BEAM_PIPELINE_FN: self._make_beam_pipeline,
+            labels.FORCE_TF_COMPAT_V1_LABEL: bool(exec_properties.get(keys.FORCE_TF_COMPAT_V1_KEY, 0)),
+            labels.SAVE_OPTIONS_LABEL: exec_properties.get(keys.SAVE_OPTIONS_KEY),
+            **executor_utils.GetCachePathEntry(keys.ANALYZER_CACHE_KEY, input_dict),
+        }
+        outputs = {
+            labels.TRANSFORM_METADATA_OUTPUT_PATH_LABEL: graph_dir,
+            labels.TRANSFORM_MATERIALIZE_OUTPUT_PATHS_LABEL: [str(folder) for folder in parts],
+            labels.TEMP_OUTPUT_LABEL: f"{graph_dir}/{_TEMP}",
+            **executor_utils.GetStatsOutputPathEntries(without_statistics, output_dict),
+            **executor_utils.GetCachePathEntry(keys.UPDATED_ANALYZER_CACHE_KEY, output_dict),
+        }
+        with udf_utils.TempPipInstallContext(local_packages):
+            Processor(options.num_shards).Transform(inputs, outputs)
+
+
+def _check_formats(examples: Sequence[types.Artifact]) -> None:
+    payload, _ = tfxio_utils.resolve_payload_format_and_data_view_uri(list(examples))
+    if payload != example_gen_pb2.FORMAT_TF_EXAMPLE:
+        raise ConfigurationError(
+            f"examples: payload format {example_gen_pb2.PayloadFormat.Name(payload)} is not allowed; this Transform "
+            "reads tf.Examples (FORMAT_TF_EXAMPLE); take TFX's own Transform for others"
+        )
+    for artifact in examples:
+        file_format = examples_utils.get_file_format(artifact)
+        if file_format not in (_GZIP_TFRECORDS, "FORMAT_TFRECORDS_GZIP"):
+            raise ConfigurationError(
+                f"examples: file format {file_format} of {artifact.uri} is not allowed; this Transform reads gzip "
+                "TFRecords; take TFX's own Transform for others"
+            )
+
+
+def _splits(config: str | None, examples: Sequence[types.Artifact]) -> transform_pb2.SplitsConfig:
+    splits = executor_utils.ResolveSplitsConfig(config, list(examples))
+    if not config:
+        # TFX takes them from a set, whose order differs from run to run.
+        names = artifact_utils.decode_split_names(examples[0].split_names)
+        splits = transform_pb2.SplitsConfig(analyze=splits.analyze, transform=names)
+    return splits
+
+
+def _patterns(examples: Sequence[types.Artifact], splits: Sequence[str]) -> list[str]:
+    uris = [uri for split in splits for uri in artifact_utils.get_split_uris(list(examples), split)]
+    return [io_utils.all_files_pattern(uri) for uri in uris]
+
+
+def _check_records(examples: Sequence[types.Artifact], splits: Sequence[str]) -> None:
+    """Raises DataError for a split without a record, which tf.Transform would analyse to nonsense."""
+    for split in dict.fromkeys(splits):
+        uris = artifact_utils.get_split_uris(list(examples), split)
+        files = matched_files(tuple(io_utils.all_files_pattern(uri) for uri in uris))
+        try:
+            first = next(tf.data.TFRecordDataset(files, compression_type="GZIP").take(1).as_numpy_iterator(), None)
+        except tf.errors.OpError:
+            continue  # the reading tells which file is damaged
+        if first is None:
+            raise DataError(
+                f"examples: split {split!r} has no records in {', '.join(uris)}; give it some, or leave it out of the "
+                "splits"
+            )
+
+
+@contextlib.contextmanager
+def _published(targets: Sequence[str]) -> Iterator[list[Path]]:
+    """Gives a folder for each artifact; all are published together."""
+    for target in targets:
+        if "://" in str(target) or ":/" in str(target):
+            raise ConfigurationError(
+                f"transformed_examples: {target} is not a local folder, which this Transform needs"
+            )
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(published_folder(Path(target))) for target in targets]
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
+
+
+def _write_shards(folder: Path, splits: Sequence[str], num_shards: int) -> Manifest:
+    shards: dict[str, tuple[Shard, ...]] = {}
+    for split in splits:
+        shards[split] = join_parts(folder / _PARTS / split, folder / f"Split-{split}", _PREFIX, num_shards)
+    shutil.rmtree(folder / _PARTS)
+    manifest = Manifest(shards=shards)
+    (folder / MANIFEST_NAME).write_text(manifest.to_json())
+    return manifest
+
+
+def _explained(error: Exception, folder: Path) -> Exception:
+    """Returns what a person should read of an error that came through Beam; the error itself where that is nothing."""
+    text = str(error)
+    own = _OWN_ERROR.search(text)
+    if own is not None:
+        return DataError(own["message"])
+    reason = next((reason for reason in _NO_SPACE if reason in text), None)
+    return no_space_left(folder, reason) if reason else error

@@ -1,0 +1,121 @@
+"""The raw examples of Transform: gzip TFRecords of tf.Examples read by tf.data, big Arrow batches, numbered."""
+
+from collections.abc import Iterator
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import tensorflow as tf
+from tfx_bsl.tfxio import tf_example_record
+
+from lockstep.components.errors import DataError
+from lockstep.components.tfrecord_files import FRAME_BYTES, check_whole
+from lockstep.components.transform.arrow_examples import ExampleParser
+
+BATCH_KEY = "__TFT_PASS_KEY__"
+"""Column with the number of the batch, the same in all its rows. TFX's name, which it leaves out of statistics."""
+
+# A batch is this much serialised data, and no more than this many rows: TensorFlow is quicker the more rows, and what
+# a preprocessing function makes of them must fit into memory several times.
+_BATCH_BYTES = 4 << 20
+_MAX_ROWS = 16_384
+_SAMPLE = 256  # records whose mean size tells how many rows a batch has
+_FILE_BITS = 32
+
+
+class ExampleFiles(tf_example_record.TFExampleRecord):  # type: ignore[misc]
+    """tfx-bsl's source of gzip TFRecords, read by tf.data, with the column ``BATCH_KEY`` behind the others.
+
+    The batches of a file depend on nothing but the file; their numbers grow with the order of the files, sorted by
+    name, and the place in the file.
+    """
+
+    def ArrowSchema(self) -> pa.Schema:  # noqa: N802 - tfx-bsl's name
+        """Returns the schema of a batch."""
+        return super().ArrowSchema().append(pa.field(BATCH_KEY, pa.large_list(pa.int64())))
+
+    def BeamSource(self, batch_size: int | None = None) -> beam.PTransform:  # noqa: N802 - tfx-bsl's name
+        """Returns a transform from a pipeline to its record batches.
+
+        Args:
+          batch_size: Rows of a batch; None picks by the size of the records.
+        """
+        return _ReadFiles(tuple(self._file_pattern), self._ArrowSchemaNoRawRecordColumn(), batch_size)
+
+    def _ProjectImpl(self, tensor_names: list[str]) -> "ExampleFiles":  # noqa: N802 - tfx-bsl's name
+        projected = super()._ProjectImpl(tensor_names)
+        return ExampleFiles(
+            self._file_pattern, schema=projected._schema, telemetry_descriptors=self.telemetry_descriptors
+        )
+
+
+def matched_files(patterns: tuple[str, ...]) -> list[str]:
+    """Returns the files of each pattern in turn, sorted by name."""
+    return [file for pattern in patterns for file in sorted(tf.io.gfile.glob(pattern))]
+
+
+def batch_position(number: int) -> tuple[int, int]:
+    """Returns of a batch's number the place of its file among the files, and its place in the file."""
+    return divmod(number, 1 << _FILE_BITS)
+
+
+class _ReadFiles(beam.PTransform):  # type: ignore[misc]
+    def __init__(self, patterns: tuple[str, ...], schema: pa.Schema, batch_size: int | None) -> None:
+        super().__init__()
+        self._patterns, self._schema, self._batch_size = patterns, schema, batch_size
+
+    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        files = matched_files(self._patterns)
+        return (
+            pipeline
+            | "Files" >> beam.Create(list(enumerate(files)))
+            | "ReadAndParse" >> beam.ParDo(_ReadFile(self._schema, self._batch_size)).with_output_types(pa.RecordBatch)
+        )
+
+
+class _ReadFile(beam.DoFn):  # type: ignore[misc]
+    def __init__(self, schema: pa.Schema, batch_size: int | None) -> None:
+        self._schema, self._batch_size = schema, batch_size
+
+    def setup(self) -> None:
+        self._parser = ExampleParser(self._schema)
+
+    def process(self, element: tuple[int, str]) -> Iterator[pa.RecordBatch]:
+        number, path = element
+        yield from read_batches(path, self._parser, self._schema, number << _FILE_BITS, self._batch_size)
+
+
+def read_batches(
+    path: str, parser: ExampleParser, schema: pa.Schema, first_number: int, batch_size: int | None
+) -> Iterator[pa.RecordBatch]:
+    """Gives a file's records as record batches.
+
+    Raises:
+      DataError: The file is damaged, or a record is no tf.Example of the schema's types.
+    """
+    schema = schema.append(pa.field(BATCH_KEY, pa.large_list(pa.int64())))
+    num_rows = num_bytes = 0
+    try:
+        for number, records in enumerate(_batches(path, batch_size), first_number):
+            columns = parser.parse(records)
+            rows = len(records)
+            num_rows += rows
+            num_bytes += int(tf.reduce_sum(tf.strings.length(records))) + rows * FRAME_BYTES
+            key = pa.LargeListArray.from_arrays(np.arange(rows + 1), pa.array(np.full(rows, number)))
+            yield pa.RecordBatch.from_arrays([*columns, key], schema=schema)
+    except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as e:  # TensorFlow's message may hold the record
+        reason = e.message if isinstance(e, tf.errors.OpError) else "its bytes are something else"
+        raise DataError(f"{path}: a record is not a tf.Example of the schema's types: {reason}") from e
+    except tf.errors.OpError as e:
+        raise DataError(f"{path}: not a whole gzip TFRecord ({e.message}); run the step that wrote it again") from e
+    check_whole(path, num_rows, num_bytes)
+
+
+def _batches(path: str, batch_size: int | None) -> "tf.data.Dataset":
+    """Returns the records in vectors of ``batch_size``, or of as many as make ``_BATCH_BYTES`` judged by the first."""
+    records = tf.data.TFRecordDataset(path, compression_type="GZIP", buffer_size=2**20)
+    if batch_size is None:
+        sizes = [len(record) for record in records.take(_SAMPLE).as_numpy_iterator()]
+        mean = max(1, sum(sizes) // max(1, len(sizes)))
+        batch_size = min(_MAX_ROWS, max(1, _BATCH_BYTES // mean))
+    return records.batch(batch_size).prefetch(2)
