@@ -87,7 +87,9 @@ def mend(
       name: The pipeline's name in Kubeflow.
       defaults: Run-time parameter -> value where a run gives none.
     """
-    mended = copy.deepcopy(dict(spec))
+    mended: dict[str, Any] = json.loads(
+        json.dumps(spec)
+    )  # not deepcopy, which keeps what is one object in two places one
     tasks = mended["root"]["dag"]["tasks"]
     _mend_producers(tasks)
     _mend_types(tasks, mended["components"])

@@ -399,6 +399,7 @@ class KubeflowOptions:
         _check_pod(self)
         self._check_names()
         self._check_mounts()
+        self._check_variables()
 
     @property
     def store_endpoint(self) -> str | None:
@@ -448,6 +449,22 @@ class KubeflowOptions:
                 _check(pattern, name, block, "a name of a-z, 0-9 and '-' as it is in Kubernetes", own_key=True)
         for name in self.volumes:
             _check(DNS_LABEL, name, "volumes", "a name of a-z, 0-9 and '-', 63 at most", own_key=True)
+
+    def _check_variables(self) -> None:
+        """A variable that stands twice has the value of whichever comes last."""
+        own = {name: f"components.{step}.env" for step, options in self.components.items() for name in options.env}
+        seen = own | dict.fromkeys(self.env, "env")
+        if self.store_secret is not None:
+            for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+                if variable in seen:
+                    raise ValueError(f"{seen[variable]}: {variable} is set by store, too; set store.secret instead")
+                seen[variable] = "store"
+        for block in ("secrets", "config_maps"):
+            for name, source in getattr(self, block).items():
+                for variable in source.env:
+                    first = seen.setdefault(variable, f"{block}.{name}.env")
+                    if first != f"{block}.{name}.env":
+                        raise ValueError(f"{block}.{name}.env: {variable} is set by {first}, too; set it once")
 
     def _check_mounts(self) -> None:
         """Two volumes of one name, or at one place, make a pod that Kubernetes refuses."""
