@@ -73,7 +73,7 @@ def find_model(path: Path) -> Path:
         return path
     served = versions.served_version(path)
     if served is not None:
-        return served.dir
+        return path / str(served.number)
     numbers = versions.version_numbers(path)
     if numbers:
         raise ConfigurationError(

@@ -40,7 +40,7 @@ class Bucket:
         self.client.put_object(Bucket=self.name, Key=key, Body=content)
         return self.uri(key)
 
-    def keys(self, prefix: str = "") -> list[str]:
+    def stored(self, prefix: str = "") -> list[str]:
         """Returns the names of all objects."""
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.name, Prefix=prefix)
         return [item["Key"] for page in pages for item in page.get("Contents", [])]

@@ -8,6 +8,7 @@ from lockstep.components.errors import ConfigurationError, StepFailed
 from lockstep.components.evaluator import inference
 from lockstep.components.evaluator.options import EvaluateSpec
 from lockstep.components.evaluator.verdict import BaselineOutcome
+from lockstep.components.object_store import fetch_tree, open_folder
 from lockstep.components.pusher import versions
 
 BASELINE = "baseline"
@@ -28,21 +29,35 @@ class UsableBaseline:
     scorer: inference.Scorer
 
 
-def open_baseline(spec: EvaluateSpec, baseline: str, first_file: str) -> UsableBaseline | BaselineOutcome:
+def open_baseline(
+    spec: EvaluateSpec, baseline: str, first_file: str, scratch: Path
+) -> UsableBaseline | BaselineOutcome:
     """Returns the baseline's model, or why there is none to compare with.
 
     Args:
       spec: What is evaluated.
       baseline: ``versions.resolve_baseline``'s answer.
       first_file: A file of the examples; the baseline must accept its rows.
+      scratch: An empty folder, where a model from an object store is put for as long as it is used.
+
+    Raises:
+      ConfigurationError: The object store denies access.
+      StepFailed: The object store does not answer, or the disk is full.
     """
     wanted = versions.Baseline.from_json(baseline)
     if wanted is None or spec.push_dir is None:
         return BaselineOutcome(state="none")
-    version = versions.read_version(Path(spec.push_dir) / str(wanted.version))
-    note = _obstacle(spec, wanted, version)
+    version = versions.read_version(open_folder(spec.push_dir) / str(wanted.version))
+    note, model_dir = "", scratch
+    if version is None:
+        note = f"version {wanted.version} is not in {spec.push_dir} any more"
+    elif version.manifest.model_sha256 != wanted.model_sha256:
+        note = f"version {wanted.version} is another model now"
+    else:
+        model_dir = _at_hand(version, scratch)
+        note = _obstacle(spec, version.number, model_dir)
     if version is not None and not note:
-        model = inference.ScoredModel(name=BASELINE, dir=str(version.dir))
+        model = inference.ScoredModel(name=BASELINE, dir=str(model_dir))
         try:
             scorer = inference.load_checked(model, spec.label, first_file)
         except (ConfigurationError, StepFailed) as e:
@@ -52,15 +67,19 @@ def open_baseline(spec: EvaluateSpec, baseline: str, first_file: str) -> UsableB
     return BaselineOutcome(state="unusable", version=wanted.version, note=note)
 
 
-def _obstacle(spec: EvaluateSpec, wanted: versions.Baseline, version: versions.Version | None) -> str:
+def _at_hand(version: versions.Version, scratch: Path) -> Path:
+    """Returns a local folder of the version's model."""
+    if isinstance(version.dir, Path):
+        return version.dir
+    fetch_tree(str(version.dir), scratch)
+    return scratch
+
+
+def _obstacle(spec: EvaluateSpec, number: int, model_dir: Path) -> str:
     """Returns why a version need not even be loaded, or nothing."""
-    name = f"version {wanted.version}"
-    if version is None:
-        return f"{name} is not in {spec.push_dir} any more"
-    if version.manifest.model_sha256 != wanted.model_sha256:
-        return f"{name} is another model now"
+    name = f"version {number}"
     try:
-        contract = serving.read_contract(version.dir)
+        contract = serving.read_contract(model_dir)
     except ConfigurationError as e:
         return str(e)
     if contract is not None and (contract.label, contract.label_kind) != (spec.label, spec.label_kind):

@@ -1,6 +1,5 @@
 """Asks, before TFX looks into its cache, what the candidate is to be judged against."""
 
-from pathlib import Path
 from typing import ClassVar
 
 from tfx.dsl.components.base import base_driver
@@ -11,6 +10,7 @@ from tfx.proto.orchestration import driver_output_pb2
 
 from lockstep.components import model_artifacts
 from lockstep.components.evaluator.options import EvaluateSpec
+from lockstep.components.object_store import open_folder
 from lockstep.components.pusher import versions
 
 
@@ -32,7 +32,7 @@ class Driver(base_driver.BaseDriver, ir_base_driver.BaseDriver):
         """Returns the property to add."""
         spec = EvaluateSpec.from_json(execution_info.exec_properties["spec"])
         baseline = versions.resolve_baseline(
-            None if spec.push_dir is None else Path(spec.push_dir),
+            None if spec.push_dir is None else open_folder(spec.push_dir),
             model_artifacts.saved_model_dir(execution_info.input_dict["model"]),
         )
         output = driver_output_pb2.DriverOutput()

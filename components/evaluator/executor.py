@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from lockstep.components.evaluator import inference, tfma_results
 from lockstep.components.evaluator import metrics as metrics_lib
 from lockstep.components.evaluator.options import EvaluateSpec
 from lockstep.components.evaluator.verdict import VERDICT_NAME, BaselineOutcome, Verdict, judge
+from lockstep.components.object_store import open_folder
 from lockstep.components.pusher import versions
 
 _progress = logging.getLogger("lockstep.progress")
@@ -48,15 +50,17 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         Raises:
           ConfigurationError: A sliced column is not in the schema, or the model has other signatures.
           DataError: The split has no rows.
+          StepFailed: The object store of the baseline does not answer.
         """
         spec = EvaluateSpec.from_json(exec_properties["spec"])
         model_dir = model_artifacts.saved_model_dir(input_dict["model"])
         # Where no driver runs (Kubeflow), nobody has asked yet what is served.
         baseline = exec_properties.get("baseline") or versions.resolve_baseline(
-            None if spec.push_dir is None else Path(spec.push_dir), model_dir
+            None if spec.push_dir is None else open_folder(spec.push_dir), model_dir
         )
         evaluation = artifact_utils.get_single_instance(output_dict["evaluation"])
-        verdict = self._evaluate(spec, model_dir, baseline, input_dict, Path(evaluation.uri))
+        with tempfile.TemporaryDirectory(prefix="lockstep-baseline-") as scratch:
+            verdict = self._evaluate(spec, model_dir, baseline, input_dict, Path(evaluation.uri), Path(scratch))
         evaluation.set_string_custom_property("summary", verdict.summary)
         _bless(
             artifact_utils.get_single_instance(output_dict["blessing"]),
@@ -74,13 +78,14 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         baseline: str,
         input_dict: dict[str, list[types.Artifact]],
         output_dir: Path,
+        scratch: Path,
     ) -> Verdict:
         files = _example_files(input_dict["examples"], spec.split)
         slice_columns = _slice_columns(spec, input_dict["schema"])
         candidate = inference.ScoredModel(name=tfma_results.CANDIDATE, dir=str(model_dir))
         # Held, so that the pipeline finds the model loaded.
         scorer = inference.load_checked(candidate, spec.label, files[0])
-        opened = baseline_lib.open_baseline(spec, baseline, files[0])
+        opened = baseline_lib.open_baseline(spec, baseline, files[0], scratch)
         models = [candidate, opened.model] if isinstance(opened, baseline_lib.UsableBaseline) else [candidate]
         found = self._measure(spec, models, files, slice_columns, output_dir)
         if candidate.name not in found:

@@ -17,7 +17,8 @@ from tfx.types import artifact_utils, component_spec, standard_artifacts
 
 from lockstep.components import model_artifacts
 from lockstep.components.errors import StepFailed
-from lockstep.components.pusher import publish, versions
+from lockstep.components.object_store import Folder, join, open_folder
+from lockstep.components.pusher import publish, store_publish, versions
 from lockstep.components.pusher.options import PushOptions
 
 _progress = logging.getLogger("lockstep.progress")
@@ -25,7 +26,7 @@ _progress = logging.getLogger("lockstep.progress")
 _NOTHING_TO_PUSH = "not blessed"
 
 
-def resolve_token(push_dir: Path, model_dir: Path, blessed: bool) -> str:
+def resolve_token(push_dir: Folder, model_dir: Path, blessed: bool) -> str:
     """Returns what makes a push's cache key true: equal as long as there is nothing to do, new when there is.
 
     A model that is served gives the token of the push that put it there; one that is not blessed always the same;
@@ -77,6 +78,7 @@ class Executor(base_executor.BaseExecutor):
 
         Raises:
           StepFailed: The push did not succeed; what was served is served still, or the message says what is.
+          ConfigurationError: The object store denies access, or there is no such bucket.
         """
         options = PushOptions.from_json(exec_properties["spec"])
         pushed = artifact_utils.get_single_instance(output_dict["pushed_model"])
@@ -90,15 +92,14 @@ class Executor(base_executor.BaseExecutor):
         else:
             # Where no driver runs (Kubeflow), nobody has named this push yet.
             token = exec_properties.get("token") or _token(options, input_dict)
-            result = publish.push(
+            result = _push(
                 model_artifacts.saved_model_dir(input_dict["model"]),
-                Path(options.dir),
-                options.keep,
+                options,
                 _origin(artifact_utils.get_single_instance(input_dict["model"]), blessing, token),
             )
-            summary = _summary(result)
+            summary = _summary(result, options)
             pushed.set_int_custom_property("pushed", 1)
-            pushed.set_string_custom_property("pushed_destination", str(result.version.dir))
+            pushed.set_string_custom_property("pushed_destination", join(options.dir, str(result.version.number)))
             pushed.set_string_custom_property("pushed_version", str(result.version.number))
             pushed.set_int_custom_property("created", int(result.created))
         pushed.set_string_custom_property("summary", summary)
@@ -119,7 +120,7 @@ def _write_output(output_dir: Path, options: PushOptions) -> None:
 
 def _token(options: PushOptions, input_dict: dict[str, list[types.Artifact]]) -> str:
     return resolve_token(
-        Path(options.dir),
+        open_folder(options.dir),
         model_artifacts.saved_model_dir(input_dict["model"]),
         model_utils.is_model_blessed(artifact_utils.get_single_instance(input_dict["model_blessing"])),
     )
@@ -138,11 +139,18 @@ def _origin(model: types.Artifact, blessing: types.Artifact, token: str) -> publ
     )
 
 
-def _summary(result: publish.PushResult) -> str:
+def _push(model_dir: Path, options: PushOptions, origin: publish.Origin) -> publish.PushResult:
+    folder = open_folder(options.dir)
+    if isinstance(folder, Path):
+        return publish.push(model_dir, folder, options.keep, origin)
+    return store_publish.push(model_dir, folder, options.keep, origin)
+
+
+def _summary(result: publish.PushResult, options: PushOptions) -> str:
     if not result.created:
         text = f"version {result.version.number} serves this model already"
     else:
-        text = f"version {result.version.number} in {result.version.dir.parent}"
+        text = f"version {result.version.number} in {options.dir}"
     if result.removed:
         text += f"; removed {', '.join(map(str, result.removed))}"
     return "; ".join((text, *result.not_removed))

@@ -3,6 +3,7 @@
 import dataclasses
 
 from lockstep.components import documents
+from lockstep.components.object_store import check_uri
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -10,12 +11,13 @@ class PushOptions:
     """Where blessed models go.
 
     Args:
-      dir: Local folder; each pushed model is ``<dir>/<version>``, the layout of TensorFlow Serving. Made if absent.
+      dir: A folder, here or in an object store (``s3://``, ``gs://``, ``minio://``); each pushed model is
+        ``<dir>/<version>``, the layout of TensorFlow Serving. Made if absent; a bucket is not.
       keep: How many versions stay, 1 or more; older ones are removed after a push, never the newest. 5 leaves room to
         go back a few steps and bounds the disk used.
 
     Raises:
-      ValueError: An empty ``dir``, or ``keep`` below 1.
+      ValueError: An empty ``dir``, a URI of another scheme, or ``keep`` below 1.
     """
 
     dir: str
@@ -24,6 +26,10 @@ class PushOptions:
     def __post_init__(self) -> None:
         if not self.dir:
             raise ValueError("dir: an empty path is not allowed; give the folder to push to")
+        try:
+            check_uri(self.dir)
+        except ValueError as e:
+            raise ValueError(f"dir: {e}") from e
         if self.keep < 1:
             raise ValueError(f"keep: {self.keep} is not allowed; give 1 or more")
 

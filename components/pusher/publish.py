@@ -9,12 +9,13 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
 from lockstep.components.durable_files import sync
 from lockstep.components.errors import StepFailed
+from lockstep.components.object_store import Folder
 from lockstep.components.pusher import versions
 
 _logger = logging.getLogger(__name__)
@@ -93,24 +94,17 @@ def push(model_dir: Path, push_dir: Path, keep: int, origin: Origin, lock_timeou
 
 
 def _publish(model_dir: Path, push_dir: Path, origin: Origin) -> versions.Version:
-    number = _next_number(push_dir)
+    number = next_number(push_dir)
     version_dir = push_dir / str(number)
     staging_dir = push_dir / f"{_STAGING_PREFIX}{uuid.uuid4().hex}"
     try:
         files = {name: _copy(model_dir / name, staging_dir / name) for name in versions.files_of(model_dir)}
         if not files:
             raise StepFailed(f"push: {model_dir} holds no files; the trainer must export a SavedModel there")
-        model_sha256 = versions.combined_sha256(files)
-        if model_sha256 != versions.content_sha256(model_dir):
+        if versions.combined_sha256(files) != versions.content_sha256(model_dir):
             raise StepFailed(f"push: {model_dir} changed while it was copied; run again when nothing writes to it")
-        manifest = versions.Manifest(
-            version=number,
-            model_sha256=model_sha256,
-            created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            files=files,
-            **{field.name: getattr(origin, field.name) for field in dataclasses.fields(origin)},
-        )
-        _write(staging_dir / versions.MANIFEST_PATH, manifest.to_json().encode())
+        manifest = manifest_of(number, files, origin)
+        _write(staging_dir / versions.MANIFEST_NAME, manifest.to_json().encode())
         for folder, _, _ in os.walk(staging_dir):
             sync(Path(folder))
         staging_dir.rename(version_dir)
@@ -127,8 +121,28 @@ def _publish(model_dir: Path, push_dir: Path, origin: Origin) -> versions.Versio
     return versions.Version(dir=version_dir, manifest=manifest)
 
 
-def _next_number(push_dir: Path) -> int:
-    taken = versions.version_numbers(push_dir)
+def manifest_of(number: int, files: Mapping[str, versions.FileEntry], origin: Origin) -> versions.Manifest:
+    """Returns the manifest of a version that is pushed now."""
+    return versions.Manifest(
+        version=number,
+        model_sha256=versions.combined_sha256(files),
+        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        files=files,
+        **{field.name: getattr(origin, field.name) for field in dataclasses.fields(origin)},
+    )
+
+
+def next_number(push_dir: Folder, also_taken: Iterable[int] = ()) -> int:
+    """Returns the number of a new version: seconds since 1970, or one more than the highest there is.
+
+    Args:
+      push_dir: The folder of versions.
+      also_taken: Numbers of versions that are not to be seen there.
+
+    Raises:
+      StepFailed: There is none left.
+    """
+    taken = sorted({*versions.version_numbers(push_dir), *also_taken})
     number = max(int(time.time()), *(number + 1 for number in taken), 1)
     if number > versions.MAX_NUMBER:
         raise StepFailed(
@@ -149,7 +163,7 @@ def _remove_old(push_dir: Path, keep: int, result: PushResult) -> PushResult:
         # A reader that lists versions while this one is being deleted must not find half of it.
         trash_dir = push_dir / f"{_TRASH_PREFIX}{version.number}-{uuid.uuid4().hex}"
         try:
-            version.dir.rename(trash_dir)
+            (push_dir / str(version.number)).rename(trash_dir)
             _remove(trash_dir)
             removed.append(version.number)
         except OSError as e:

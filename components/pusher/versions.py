@@ -1,15 +1,23 @@
-"""What a push folder holds: versions, their manifests, which one is served. Standard library only; never writes."""
+"""What a push folder holds: versions, their manifests, which one is served. Never writes.
+
+The folder is a local one or one of an object store; what is said of it holds for both. Of a store, every function
+raises ConfigurationError where it denies access and StepFailed where it does not answer: a served version that cannot
+be seen is not one that is not there.
+"""
 
 import dataclasses
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from lockstep.components.errors import DataError
+from lockstep.components.object_store import Folder
+
 # In `assets.extra`, which TensorFlow Serving leaves alone, beside the trainer's own `lockstep.json`.
-MANIFEST_PATH = Path("assets.extra") / "lockstep.push.json"
+MANIFEST_NAME = "assets.extra/lockstep.push.json"
 NO_BASELINE = "null"
 # TensorFlow Serving reads the names of versions as int64 and passes over what does not fit.
 MAX_NUMBER = 2**63 - 1
@@ -81,7 +89,7 @@ class Manifest:
 class Version:
     """A whole version in a push folder."""
 
-    dir: Path
+    dir: Folder
     manifest: Manifest
 
     @property
@@ -93,17 +101,22 @@ class Version:
 def files_of(model_dir: Path) -> tuple[str, ...]:
     """Returns the files of a model, relative with slashes, sorted, without a push's manifest."""
     paths = (path.relative_to(model_dir) for path in model_dir.rglob("*") if path.is_file())
-    return tuple(sorted(path.as_posix() for path in paths if path != MANIFEST_PATH))
+    return tuple(sorted(name for path in paths if (name := path.as_posix()) != MANIFEST_NAME))
 
 
 def file_entry(path: Path) -> FileEntry:
     """Returns size and checksum of a file."""
+    with path.open("rb") as file:
+        return entry_of(iter(lambda: file.read(_CHUNK_BYTES), b""))
+
+
+def entry_of(chunks: Iterable[bytes]) -> FileEntry:
+    """Returns size and checksum of a content that comes piece by piece."""
     digest = hashlib.sha256()
     size = 0
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-            size += len(chunk)
+    for chunk in chunks:
+        digest.update(chunk)
+        size += len(chunk)
     return FileEntry(size=size, sha256=digest.hexdigest())
 
 
@@ -120,18 +133,20 @@ def content_sha256(model_dir: Path) -> str:
     return combined_sha256({name: file_entry(model_dir / name) for name in files_of(model_dir)})
 
 
-def version_numbers(push_dir: Path) -> tuple[int, ...]:
+def version_numbers(push_dir: Folder) -> tuple[int, ...]:
     """Returns the numbers that folders in a push folder are named by, whole or not, ascending, ``MAX_NUMBER`` at most.
 
     Larger ones are no versions to a server, so neither here.
     """
-    if not push_dir.is_dir():
-        return ()
-    numbers = (int(path.name) for path in push_dir.iterdir() if path.name.isdecimal() and path.is_dir())
+    if isinstance(push_dir, Path):
+        names = [path.name for path in push_dir.iterdir() if path.is_dir()] if push_dir.is_dir() else []
+    else:
+        names = list(push_dir.folders())
+    numbers = (int(name) for name in names if name.isdecimal())
     return tuple(sorted(number for number in numbers if number <= MAX_NUMBER))
 
 
-def read_version(version_dir: Path) -> Version | None:
+def read_version(version_dir: Folder) -> Version | None:
     """Returns the version in a folder, or None if it is not whole.
 
     Whole means: a manifest of this very number, and every file that it lists with the size that it says. The
@@ -139,25 +154,40 @@ def read_version(version_dir: Path) -> Version | None:
     and is logged, so that it does not stop the others from being served and new ones from being pushed.
     """
     try:
-        manifest = Manifest.from_json((version_dir / MANIFEST_PATH).read_text(encoding="utf-8"))
-        whole = str(manifest.version) == version_dir.name and all(
-            (version_dir / name).stat().st_size == entry.size for name, entry in manifest.files.items()
-        )
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+        manifest = Manifest.from_json(_read(version_dir, MANIFEST_NAME).decode())
+        sizes = _sizes(version_dir, manifest.files)
+    except (FileNotFoundError, NotADirectoryError, ValueError, DataError):
         return None
     except OSError as e:
         _logger.warning("%s is passed over, as it cannot be read: %s", version_dir, e)
         return None
+    whole = str(manifest.version) == version_dir.name and all(
+        sizes.get(name) == entry.size for name, entry in manifest.files.items()
+    )
     return Version(dir=version_dir, manifest=manifest) if whole else None
 
 
-def list_versions(push_dir: Path) -> tuple[Version, ...]:
+def _read(folder: Folder, name: str) -> bytes:
+    return (folder / name).read_bytes() if isinstance(folder, Path) else folder.read(name)
+
+
+def _sizes(folder: Folder, names: Iterable[str]) -> dict[str, int]:
+    if isinstance(folder, Path):
+        return {name: (folder / name).stat().st_size for name in names}
+    return {name: item.size for name, item in folder.objects().items()}
+
+
+def _entry(folder: Folder, name: str) -> FileEntry:
+    return file_entry(folder / name) if isinstance(folder, Path) else entry_of(folder.chunks(name))
+
+
+def list_versions(push_dir: Folder) -> tuple[Version, ...]:
     """Returns the whole versions in a push folder, oldest first; empty if the folder does not exist."""
     found = (read_version(push_dir / str(number)) for number in version_numbers(push_dir))
     return tuple(version for version in found if version is not None)
 
 
-def served_version(push_dir: Path) -> Version | None:
+def served_version(push_dir: Folder) -> Version | None:
     """Returns the version that is served: the highest whole one; None if there is none."""
     for number in reversed(version_numbers(push_dir)):
         version = read_version(push_dir / str(number))
@@ -168,9 +198,8 @@ def served_version(push_dir: Path) -> Version | None:
 
 def damaged_files(version: Version) -> tuple[str, ...]:
     """Returns the files of a version whose content is not what its manifest says; reads every byte."""
-    return tuple(
-        name for name, entry in sorted(version.manifest.files.items()) if file_entry(version.dir / name) != entry
-    )
+    entries = sorted(version.manifest.files.items())
+    return tuple(name for name, entry in entries if _entry(version.dir, name) != entry)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -191,7 +220,7 @@ class Baseline:
         return None if document is None else cls(**document)
 
 
-def resolve_baseline(push_dir: Path | None, candidate_dir: Path) -> str:
+def resolve_baseline(push_dir: Folder | None, candidate_dir: Path) -> str:
     """Returns what a candidate is to be judged against, as JSON: a ``Baseline`` or ``NO_BASELINE``.
 
     A candidate that is served already was judged when it was pushed, against what was served then; that is returned

@@ -50,7 +50,7 @@ def test_a_version_that_is_not_whole_is_never_served(tmp_path: Path, damage: str
     """The version before it is; what a stock Pusher or a person put there is left alone."""
     first = push(make_model(tmp_path / "a", "a"), tmp_path / "push").version
     second = push(make_model(tmp_path / "b", "b"), tmp_path / "push").version
-    manifest = second.dir / versions.MANIFEST_PATH
+    manifest = second.dir / versions.MANIFEST_NAME
     if damage == "manifest gone":
         manifest.unlink()
     elif damage == "manifest cut":
@@ -73,7 +73,7 @@ def test_a_version_that_cannot_be_read_is_logged_and_stops_nothing(
     """What was whole before it is served, and the next push exceeds it."""
     first = push(make_model(tmp_path / "a", "a"), tmp_path / "push").version
     second = push(make_model(tmp_path / "b", "b"), tmp_path / "push").version
-    manifest = second.dir / versions.MANIFEST_PATH
+    manifest = second.dir / versions.MANIFEST_NAME
     if damage == "file too long":
         manifest.write_text(manifest.read_text().replace("saved_model.pb", "n" * 300))
     else:
