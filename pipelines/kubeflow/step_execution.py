@@ -13,6 +13,7 @@ from tfx.orchestration.portable import outputs_utils
 from tfx.proto.orchestration import execution_result_pb2
 from tfx.utils import import_utils
 
+from lockstep.components.artifact_uris import STORE_URI_PROPERTY
 from lockstep.components.errors import ConfigurationError, StepFailed
 from lockstep.pipelines.kubeflow import component_driver, output_file, step_folders
 from lockstep.pipelines.kubeflow.artifact_metadata import artifact_of, is_file, metadata_of
@@ -91,6 +92,7 @@ def _inputs(executor_input: ExecutorInput) -> Artifacts:
         for runtime in runtimes:
             metadata = executor_input.paths.localized(dict(runtime.metadata))
             artifact = artifact_of(dataclasses.replace(runtime, metadata=metadata))
+            artifact.set_string_custom_property(STORE_URI_PROPERTY, runtime.uri)
             found[key].append(artifact)
             if not is_file(artifact):
                 step_folders.make_folders(Path(runtime.local_path), metadata)

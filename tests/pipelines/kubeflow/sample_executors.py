@@ -21,6 +21,7 @@ from tfx.orchestration.portable import base_driver as ir_base_driver
 from tfx.proto.orchestration import driver_output_pb2, execution_result_pb2
 from tfx.types import artifact_utils, standard_artifacts
 
+from lockstep.components.artifact_uris import store_uri
 from lockstep.components.errors import DataError
 
 
@@ -39,6 +40,7 @@ class Recorder(base_executor.BaseExecutor):
             "files": sorted(path.relative_to(examples.uri).as_posix() for path in Path(examples.uri).rglob("*")),
             "splits": artifact_utils.decode_split_names(examples.split_names) if examples.split_names else [],
             "examples_uri": examples.uri,
+            "kept_at": store_uri(examples),
             "exec_properties": exec_properties,
             "temporary": self._get_tmp_dir(),
         }

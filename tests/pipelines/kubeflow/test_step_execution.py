@@ -63,6 +63,7 @@ def test_an_executor_sees_local_files_and_the_launcher_uris(scheme: Any, tmp_pat
     assert seen["examples_uri"] == str(
         execution.container_dir / {"gs": "gcs"}.get(scheme, scheme) / given["uri"].partition("://")[2]
     )
+    assert seen["kept_at"] == given["uri"]
     assert seen["exec_properties"] == {**parameters, "code_fingerprint": "f00d"}
     assert isinstance(seen["exec_properties"]["rate"], float)
     assert seen["temporary"].startswith(str(tmp_path / "temporary"))
