@@ -174,4 +174,6 @@ def _finish(executor_input: ExecutorInput, outputs: Mapping[str, list[types.Arti
 def _described(artifact: types.Artifact, runtime: RuntimeArtifact) -> tuple[str, dict[str, Any]]:
     path = Path(runtime.local_path)
     folders = step_folders.empty_folders(path) if path.is_dir() else {}
-    return artifact.uri, {**metadata_of(artifact), **folders}
+    metadata = {**metadata_of(artifact), **folders}
+    metadata.pop(STORE_URI_PROPERTY, None)  # of an input, whose properties an executor has copied
+    return artifact.uri, metadata
