@@ -4,6 +4,7 @@ A value is what JSON gives: text, number, boolean, list, mapping with text keys,
 double. After ``metadata/converter.go``.
 """
 
+import decimal
 import json
 import math
 from typing import Any
@@ -64,16 +65,8 @@ def to_text(value: Any) -> str:
 
 
 def _number_text(number: float) -> str:
-    # Go's FormatFloat(v, 'f', -1, 64): the shortest digits, never an exponent.
-    if number.is_integer():
-        return f"{number:.0f}"
-    text = repr(number)
-    return text if "e" not in text else f"{number:.{_places(text)}f}"
-
-
-def _places(text: str) -> int:
-    digits, exponent = text.split("e")
-    return len(digits.partition(".")[2]) - int(exponent)
+    # Go's FormatFloat(v, 'f', -1, 64): the shortest digits that read back as the same double, never an exponent.
+    return f"{number:.0f}" if number.is_integer() else f"{decimal.Decimal(repr(number)):f}"
 
 
 def from_text(text: str, parameter_type: str) -> Any:

@@ -109,7 +109,12 @@ def test_a_step_that_fails_once_is_tried_anew(emulation: Emulation) -> None:
 def test_a_step_that_always_fails_ends_the_run_with_the_end_of_its_log(emulation: Emulation) -> None:
     """All attempts are made, later tasks are skipped, and the message names reason, log's end and log."""
     steps = _two_steps()
-    steps["make"] = step("print('about to fail'); sys.exit(5)", artifacts=["data"], retry=_RETRIES)
+    steps["make"] = step(
+        "print('about to fail'); sys.exit(5)",
+        parameters={"total": "NUMBER_INTEGER"},
+        artifacts=["data"],
+        retry=_RETRIES,
+    )
     finished = emulation.run(package(steps))
     assert finished.exit_code == 1
     assert finished.message.startswith("make: exit code 5 (attempt 3; No more retries left)")
@@ -118,11 +123,15 @@ def test_a_step_that_always_fails_ends_the_run_with_the_end_of_its_log(emulation
     assert emulation.states() == {"make": "failed", "use": "skipped"}
 
 
-def test_a_retry_policy_without_a_maximum_duration_retries_nothing(emulation: Emulation) -> None:
-    """KFP passes 0 to Argo then, which is a deadline that is over at once."""
-    finished = emulation.run(package({"it": step("sys.exit(1)", retry={"maxRetryCount": 2})}))
-    assert "Max duration limit exceeded" in finished.message
-    assert not list(emulation.root.glob("runs/*/it-1.log"))
+def test_a_package_that_kubeflow_would_refuse_is_refused_before_anything_starts(emulation: Emulation) -> None:
+    """The validator's findings, all of them: here a retry policy that retries nothing, and an unknown producer."""
+    steps = _two_steps(retry={"maxRetryCount": 2})
+    steps["use"]["task"]["inputs"]["parameters"]["total"] = of_task("maker", "total")
+    with pytest.raises(ConfigurationError) as refused:
+        emulation.run(package(steps))
+    assert "root.dag.tasks.make.retryPolicy" in str(refused.value)
+    assert "maker" in str(refused.value)
+    assert not emulation.root.exists()
 
 
 @pytest.mark.parametrize(
@@ -193,14 +202,6 @@ def test_a_value_of_another_type_fails_in_the_driver_of_the_task_that_takes_it(e
     finished = emulation.run(package(steps))
     assert finished.message == "use: input parameter 'total' type mismatch: expect NUMBER_INTEGER, got string"
     assert emulation.states() == {"make": "done", "use": "failed"}
-
-
-def test_a_task_that_does_not_wait_for_its_producer_fails(emulation: Emulation) -> None:
-    """KFP takes the order from dependentTasks alone."""
-    steps = {"b-make": _two_steps()["make"], "a-use": _two_steps()["use"]}
-    steps["a-use"]["task"]["dependentTasks"] = []
-    finished = emulation.run(package(steps))
-    assert "a-use: producer task, make, not in tasks" in finished.message
 
 
 def test_run_time_parameters_have_defaults_are_typed_and_may_be_optional(emulation: Emulation) -> None:
@@ -359,11 +360,19 @@ def test_processes_that_a_step_leaves_are_ended_with_it(
     assert _is_gone(int(pid_path.read_text(encoding="utf-8")))
 
 
-def test_an_argument_longer_than_linux_takes_is_told(run_step: Callable[..., RunFinished]) -> None:
-    """As in a pod, where the ExecutorInput is an argument, too."""
-    finished = run_step("", env={"LONG": "x" * 200_000})
+def test_an_argument_longer_than_linux_takes_is_told(emulation: Emulation) -> None:
+    """As in a pod, where the ExecutorInput is an argument, too, and grows with what earlier tasks wrote."""
+    steps = _two_steps()
+    steps["make"] = step("write({'parameterValues': {'total': 'x' * 200_000}})", parameters={"total": "STRING"})
+    steps["use"] = step(
+        "",
+        inputs={"parameters": {"total": of_task("make", "total")}},
+        input_types={"total": {"parameterType": "STRING"}},
+        after=["make"],
+    )
+    finished = emulation.run(package(steps))
     assert finished.exit_code == 1
-    assert "Argument list too long" in finished.message
+    assert "use: the command cannot be started: Argument list too long" in finished.message
 
 
 _CHILD = """
