@@ -1,13 +1,16 @@
 """A pushed model, found, loaded and asked: what serving a Lockstep model needs."""
 
+import contextlib
 import dataclasses
 import json
+import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.components.errors import ConfigurationError, DataError
 from lockstep.components.example_gen.options import ColumnType
+from lockstep.components.object_store import fetch_tree, open_folder
 from lockstep.components.pusher import versions
 
 if TYPE_CHECKING:
@@ -81,6 +84,33 @@ def find_model(path: Path) -> Path:
             "give the folder of one version"
         )
     raise ConfigurationError(f"{path}: holds no model, neither {_SAVED_MODEL_NAME} nor versions; push one first")
+
+
+@contextlib.contextmanager
+def model_at_hand(location: str) -> Iterator[Path]:
+    """Gives a local folder of the SavedModel that a path or URI means, for as long as the block runs.
+
+    Args:
+      location: As ``find_model``'s, here or in an object store, from which it is fetched.
+
+    Raises:
+      ConfigurationError: No such folder, no whole model in it, or the store denies access.
+      StepFailed: The store does not answer, or the disk is full.
+    """
+    folder = open_folder(location)
+    if isinstance(folder, Path):
+        yield find_model(folder)
+        return
+    if _SAVED_MODEL_NAME not in folder.objects():
+        served = versions.served_version(folder)
+        if served is None:
+            raise ConfigurationError(
+                f"{location}: holds no model, neither {_SAVED_MODEL_NAME} nor a version that Lockstep pushed whole"
+            )
+        folder = folder / str(served.number)
+    with tempfile.TemporaryDirectory(prefix="lockstep-model-") as scratch:
+        fetch_tree(str(folder), Path(scratch))
+        yield Path(scratch)
 
 
 class ServingModel:

@@ -13,6 +13,7 @@ from tfx.types.artifact import Artifact
 from tfx.utils import io_utils
 
 from lockstep.components.evaluator.verdict import VERDICT_NAME
+from lockstep.components.object_store import is_object_uri
 from lockstep.components.trainer.summary import SUMMARY_NAME
 
 
@@ -78,9 +79,14 @@ def read_blessing(artifact: Artifact) -> bool:
     return int(artifact.get_int_custom_property("blessed")) == 1
 
 
-def read_pushed(artifact: Artifact) -> pathlib.Path | None:
-    """Returns the folder of the version that a PushedModel is served from; None if nothing was pushed."""
-    destination = artifact.get_string_custom_property("pushed_destination")
+def read_pushed(artifact: Artifact) -> pathlib.Path | str | None:
+    """Returns the folder of the version that a PushedModel is served from; None if nothing was pushed.
+
+    A folder of an object store is its URI.
+    """
+    destination = str(artifact.get_string_custom_property("pushed_destination"))
+    if is_object_uri(destination):
+        return destination
     return pathlib.Path(destination) if destination else None
 
 

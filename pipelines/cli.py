@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 
+from lockstep.components import object_store
 from lockstep.components.errors import StepFailed, UserError
 
 
@@ -24,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
       model was not blessed.
     """
     options = _parser().parse_args(arguments)
+    object_store.configure(os.environ)
     try:
         return int(options.command(options))
     except UserError as e:
@@ -72,10 +74,10 @@ def _parser() -> argparse.ArgumentParser:
     run.set_defaults(command=_run)
 
     predict = commands.add_parser("predict", help="predict raw rows by a pushed model", description=_PREDICT)
+    predict.add_argument("model_dir", metavar="MODEL_DIR", help="a push folder, or one version in it; also a URI")
     predict.add_argument(
-        "model_dir", type=pathlib.Path, metavar="MODEL_DIR", help="a push folder, or one version in it"
+        "--data", required=True, metavar="PATH", help="raw rows, CSV or Parquet: file, folder, glob, here or by a URI"
     )
-    predict.add_argument("--data", required=True, metavar="PATH", help="raw rows, CSV or Parquet: file, folder, glob")
     predict.add_argument(
         "-o", "--output", type=pathlib.Path, metavar="FILE", help="write there, not to standard output"
     )

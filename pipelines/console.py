@@ -6,6 +6,7 @@ import sys
 import time
 from typing import TextIO
 
+from lockstep.components.object_store import is_object_uri
 from lockstep.pipelines import run_events
 
 _STATES = {"done": "done", "cached": "cached", "failed": "FAILED", "skipped": "skipped", "running": "running"}
@@ -74,7 +75,7 @@ class Console:
             self._write("")
             self._write(f"done in {elapsed_s:.1f} s: {finished.message}")
             if finished.pushed:
-                served = shorten(pathlib.Path(finished.pushed))
+                served = shorten(finished.pushed)
                 self._write(f"served: {served}")
                 self._write(f"try:    {self._command} predict {served} --data {data}")
         self._write(f"log:    {shorten(log_path)}")
@@ -110,9 +111,11 @@ def _fit(line: str, width: int) -> str:
     return line if len(line) - codes < width else line[: width + codes - 2] + "…"
 
 
-def shorten(path: pathlib.Path) -> str:
-    """Returns a path relative to the working folder where it is below it, else absolute."""
+def shorten(path: pathlib.Path | str) -> str:
+    """Returns a path relative to the working folder where it is below it, else absolute; a URI as it is."""
+    if isinstance(path, str) and is_object_uri(path):
+        return path
     try:
-        return str(path.relative_to(pathlib.Path.cwd()))
+        return str(pathlib.Path(path).relative_to(pathlib.Path.cwd()))
     except ValueError:
         return str(path)

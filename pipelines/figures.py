@@ -42,7 +42,7 @@ class RunOutcome:
     """
 
     verdict: Mapping[str, object] | None = None
-    pushed_dir: pathlib.Path | None = None
+    pushed_dir: pathlib.Path | str | None = None
     new: bool = False
     pushed_now: bool = False
 
@@ -136,8 +136,8 @@ def _verdict(outputs: Outputs) -> str:
 
 
 def _pushed(outputs: Outputs) -> str:
-    pushed = artifact_values.read_pushed(outputs["pushed_model"][0])
-    return f"version {pushed.name}" if pushed else "nothing pushed"
+    version = outputs["pushed_model"][0].get_string_custom_property("pushed_version")
+    return f"version {version}" if version else "nothing pushed"
 
 
 _FIGURES: dict[str, Callable[[Outputs], str]] = {

@@ -8,12 +8,16 @@ import re
 import secrets
 import stat
 from collections.abc import Iterator, Sequence
-from typing import Literal, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from lockstep.components.errors import ConfigurationError, DataError, StepFailed
 from lockstep.components.example_gen.options import CsvOptions, DataOptions
 from lockstep.components.example_gen.rows import read_examples
-from lockstep.components.serving import find_model, predict, read_contract
+from lockstep.components.serving import model_at_hand, predict, read_contract
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 # ExampleGen's reader speaks of the keys of a pipeline; the types, which it may advise to declare, are the model's here.
 _FLAGS = (
@@ -65,11 +69,11 @@ def in_terms_of_flags(message: str) -> str:
     return message
 
 
-def write_predictions(model_dir: pathlib.Path, data: DataOptions, output: TextIO | pathlib.Path) -> int:
+def write_predictions(model_dir: pathlib.Path | str, data: DataOptions, output: TextIO | pathlib.Path) -> int:
     """Writes a line for every raw row, in the order of the rows, below the header ``prediction``.
 
     Args:
-      model_dir: A push folder, whose served version is taken, one version, or a SavedModel.
+      model_dir: A push folder, whose served version is taken, one version, or a SavedModel; or its URI.
       data: CSV or Parquet (``row_options``); columns that the model does not read, as the label, may be there.
       output: A text stream, or a file. A regular file appears whole or not at all, where a link leads to, and keeps
         its mode; a device or pipe is written to as it is. Nothing is written before there are predictions.
@@ -80,13 +84,18 @@ def write_predictions(model_dir: pathlib.Path, data: DataOptions, output: TextIO
     Raises:
       ConfigurationError: there is no such model, it does not say what it reads, or there can be no such file.
       DataError: there are no rows, or a cell does not hold its column's type.
-      StepFailed: the file cannot be written to its end.
+      StepFailed: the file cannot be written to its end, or an object store does not answer.
     """
-    found = find_model(model_dir)
-    contract = read_contract(found)
-    if contract is None:
-        raise ConfigurationError(f"{found}: does not say which columns it reads; give a model that Lockstep trained")
-    batches = predict(found, read_examples(data, contract.raw_features))
+    with model_at_hand(str(model_dir)) as found:
+        contract = read_contract(found)
+        if contract is None:
+            raise ConfigurationError(
+                f"{model_dir}: does not say which columns it reads; give a model that Lockstep trained"
+            )
+        return _write(predict(found, read_examples(data, contract.raw_features)), output)
+
+
+def _write(batches: Iterator["npt.NDArray[np.float32]"], output: TextIO | pathlib.Path) -> int:
     opened = _opened(output) if isinstance(output, pathlib.Path) else contextlib.nullcontext(output)
     rows = 0
     try:

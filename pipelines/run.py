@@ -109,7 +109,7 @@ def _check_root(files: RootFiles) -> None:
 
 def _predict_data(data: DataOptions) -> str:
     """Returns the pipeline's own rows, and how they are read, as arguments of `lockstep predict`."""
-    arguments = [shorten(pathlib.Path(data.path))]
+    arguments = [shorten(data.path)]
     default = CsvOptions()
     if data.format is not None:
         arguments.append(f"--format={data.format}")

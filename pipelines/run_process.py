@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from lockstep.components import object_store
 from lockstep.components.errors import StepFailed
 from lockstep.pipelines import run_events
 from lockstep.pipelines.config import PipelineConfig
@@ -40,6 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    object_store.configure(os.environ)
     request = RunRequest.from_json(run.request_path.read_text(encoding="utf-8"))
     with os.fdopen(events_fd, "w", encoding="utf-8") as stream:
         finished = _run(request, _Sender(stream), run)

@@ -75,7 +75,7 @@ class Output:
         - ``ModelRun``: the training summary.
         - ``ModelEvaluation``: the verdict.
         - ``ModelBlessing``: True if blessed.
-        - ``PushedModel``: the folder pushed to; None if nothing was pushed.
+        - ``PushedModel``: the folder pushed to, the URI of one in an object store; None if nothing was pushed.
 
         Raises:
           TypeError: another type of artifact; read the files under ``uri``.

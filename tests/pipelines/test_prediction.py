@@ -55,7 +55,7 @@ def test_the_format_may_be_told(model_dir: str, rows_path: pathlib.Path, capsys:
     [
         (ROWS, ["--delimiter", ";;"], "--delimiter: ';;' is not allowed; give one character"),
         (ROWS, ["--encoding", "utf-9"], "--encoding: 'utf-9' is not allowed; give a Python codec"),
-        (ROWS, ["--data", ""], "--data: '' is not allowed; give a local file, folder or glob"),
+        (ROWS, ["--data", ""], "--data: '' is not allowed; give a file, folder or glob"),
         (ROWS, ["--data", "{}x"], "--data: no such file: {}x; did you mean 'rows.csv'?"),
         (ROWS, ["--data", "/dev/zero"], "--data: not a regular file: /dev/zero"),
         ("x;size\n1;1\n", [], "{}:1: one column, 'x;size'; the delimiter seems to be ';', not ',': give --delimiter"),
