@@ -16,6 +16,7 @@ from tfx.proto.orchestration import driver_output_pb2
 from tfx.types import artifact_utils, component_spec, standard_artifacts
 
 from lockstep.components import model_artifacts
+from lockstep.components.artifact_uris import store_uri
 from lockstep.components.errors import StepFailed
 from lockstep.components.object_store import Folder, join, open_folder
 from lockstep.components.pusher import publish, store_publish, versions
@@ -129,8 +130,8 @@ def _token(options: PushOptions, input_dict: dict[str, list[types.Artifact]]) ->
 def _origin(model: types.Artifact, blessing: types.Artifact, token: str) -> publish.Origin:
     """Takes what Lockstep's Evaluator wrote into the blessing; a stock one says less, and then so does the manifest."""
     return publish.Origin(
-        source_uri=model.uri,
-        blessing_uri=blessing.uri,
+        source_uri=store_uri(model),
+        blessing_uri=store_uri(blessing),
         evaluation_uri=blessing.get_string_custom_property("evaluation"),
         metrics=json.loads(blessing.get_string_custom_property("metrics") or "{}"),
         verdict=blessing.get_string_custom_property("reason"),

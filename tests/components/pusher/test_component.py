@@ -16,10 +16,11 @@ from tfx.orchestration import metadata, pipeline
 from tfx.orchestration.local import local_dag_runner
 from tfx.types import standard_artifacts
 
+from lockstep.components.artifact_uris import STORE_URI_PROPERTY
 from lockstep.components.errors import StepFailed
 from lockstep.components.evaluator.component import Evaluator
 from lockstep.components.evaluator.options import EvaluateOptions, EvaluateSpec, Threshold
-from lockstep.components.pusher import versions
+from lockstep.components.pusher import component, versions
 from lockstep.components.pusher.component import Executor, Pusher, resolve_token
 from lockstep.components.pusher.options import PushOptions
 from tests.components.evaluator import tiny_model
@@ -60,6 +61,15 @@ def test_a_blessed_model_is_served_and_says_where(tmp_path: Path) -> None:
     assert served.manifest.metrics == {"auc": 0.9}
     assert served.manifest.verdict == "blessed: auc 0.9 >= 0.8"
     assert served.manifest.token == "t"
+
+
+def test_the_manifest_names_the_object_store_where_the_step_read_a_copy(tmp_path: Path) -> None:
+    """A path of a container that is gone would tell nobody anything."""
+    model, blessing = standard_artifacts.Model(), standard_artifacts.ModelBlessing()
+    model.uri, blessing.uri = "/minio/b/model", "/minio/b/blessing"
+    model.set_string_custom_property(STORE_URI_PROPERTY, "minio://b/model")
+    origin = component._origin(model, blessing, "t")
+    assert (origin.source_uri, origin.blessing_uri) == ("minio://b/model", "/minio/b/blessing")
 
 
 def test_a_model_that_is_served_already_is_not_pushed_again_and_says_so(tmp_path: Path) -> None:
