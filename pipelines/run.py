@@ -19,7 +19,8 @@ from collections.abc import Iterator
 from typing import BinaryIO, TextIO
 
 from lockstep.components.errors import ConfigurationError
-from lockstep.components.example_gen.files import matched_files, split_path
+from lockstep.components.example_gen.files import split_path
+from lockstep.components.example_gen.inputs import check_found
 from lockstep.components.example_gen.options import CsvOptions, DataOptions
 from lockstep.pipelines import run_events, run_guards
 from lockstep.pipelines.config import ConfigSource
@@ -129,7 +130,7 @@ def check_data(path: str) -> None:
       DataError: naming the path, and the nearest name there is.
     """
     if "{" not in path:  # TFX's {SPAN} and {VERSION} are resolved by ExampleGen's driver.
-        matched_files(*split_path(path))
+        check_found(*split_path(path))
 
 
 def _run_child(run: RunFiles, log: BinaryIO, record: TextIO, console: Console, begin: float) -> run_events.RunFinished:

@@ -63,6 +63,14 @@ def fingerprint(folder: str, patterns: Mapping[str, str]) -> str:
     return input_fingerprint(local, {split: matched_files(local, pattern) for split, pattern in patterns.items()})
 
 
+def check_found(folder: str, pattern: str) -> None:
+    """Raises what ``fingerprint`` would where there is nothing to read, without reading it."""
+    if is_object_uri(folder):
+        matched_objects(folder, pattern)
+    else:
+        matched_files(local_folder(folder), pattern)
+
+
 @contextlib.contextmanager
 def opened_input(folder: str, pattern: str, *, split: str = "", expected: str | None = None) -> Iterator[LocalInput]:
     """Gives the files that a pattern matches as local ones, for as long as the block runs.

@@ -53,8 +53,8 @@ def test_a_run_from_store_to_store_is_cached_redone_and_predicted_from(bucket: B
     [
         ("data.path", "s3://no-such-bucket/x.csv", "s3://no-such-bucket: no such bucket at http://127.0.0.1"),
         ("data.path", "s3://{bucket}/nothing.csv", "data.path: no such object, and no folder of that name: s3://"),
-        ("data.path", "hdfs://b/x", "data.path: 'hdfs://b/x' is not allowed; give a path, or a URI that begins with"),
-        ("push.dir", "http://b/x", "push.dir: 'http://b/x' is not allowed; give a path, or a URI that begins with"),
+        ("data.path", "hdfs://b/x", "data.path: 'hdfs://b/x' is not allowed; give a path, or a URI that begins"),
+        ("push.dir", "http://b/x", "push.dir: 'http://b/x' is not allowed; give a path, or a URI that begins"),
     ],
 )
 def test_what_cannot_be_used_is_told_at_once(
