@@ -12,6 +12,7 @@ from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils
 from tfx.utils import path_utils
 
+from lockstep.components.artifact_uris import store_uri
 from lockstep.components.errors import ConfigurationError, DataError, StepFailed
 from lockstep.components.serving import SERVING_SIGNATURE, TRANSFORM_SIGNATURE
 from lockstep.components.trainer.launchers.local import LocalLauncher
@@ -127,7 +128,7 @@ def _step(exec_properties: Mapping[str, Any]) -> TrainStep:
 def _identities(inputs: Artifacts) -> dict[str, list[str]]:
     """Returns what tells the data of each input from others."""
     return {
-        name: [f"{artifact.uri} {artifact.get_string_custom_property('input_fingerprint')}" for artifact in artifacts]
+        name: [f"{store_uri(artifact)} {artifact.get_string_custom_property('input_fingerprint')}" for artifact in artifacts]
         for name, artifacts in inputs.items()
     }
 
