@@ -128,7 +128,7 @@ def _step(exec_properties: Mapping[str, Any]) -> TrainStep:
 def _identities(inputs: Artifacts) -> dict[str, list[str]]:
     """Returns what tells the data of each input from others."""
     return {
-        name: [f"{store_uri(artifact)} {artifact.get_string_custom_property('input_fingerprint')}" for artifact in artifacts]
+        name: [f"{store_uri(item)} {item.get_string_custom_property('input_fingerprint')}" for item in artifacts]
         for name, artifacts in inputs.items()
     }
 

@@ -8,6 +8,7 @@ from tfx import types
 from tfx.orchestration import data_types
 from tfx.types import standard_artifacts
 
+from lockstep.components.artifact_uris import STORE_URI_PROPERTY
 from lockstep.components.errors import ConfigurationError
 from lockstep.components.trainer import executor
 from lockstep.components.trainer.component import DistributedTrainer
@@ -94,3 +95,14 @@ def test_the_component_refuses_a_wrong_number() -> None:
     """It is told where the pipeline is written."""
     with pytest.raises(ValueError, match="workers: 7 is not allowed"):
         trainer(workers=7)
+
+
+def test_data_are_the_same_by_their_place_in_the_object_store() -> None:
+    """A retry reads them in a container of its own, and goes on from the checkpoint all the same."""
+    identities = []
+    for path in ("/attempt-0/minio/b/examples", "/attempt-1/minio/b/examples"):
+        examples = standard_artifacts.Examples()
+        examples.uri = path
+        examples.set_string_custom_property(STORE_URI_PROPERTY, "minio://b/examples")
+        identities.append(executor._identities({"examples": [examples]}))
+    assert identities[0] == identities[1] == {"examples": ["minio://b/examples "]}
