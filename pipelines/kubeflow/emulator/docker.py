@@ -1,9 +1,11 @@
 """Runs attempts in containers of the package's image, with nothing mounted but what KFP would give them."""
 
+import contextlib
 import os
 import pathlib
 import shutil
 import subprocess
+import tarfile
 from collections.abc import Mapping, Sequence
 
 from lockstep.components.errors import ConfigurationError, StepFailed
@@ -111,16 +113,23 @@ class Docker:
         self._call(*arguments, "--entrypoint", command, attempt.task.image, *rest, env=env)
 
     def _copy_in(self, name: str, attempt: Attempt) -> None:
-        """Copies what the launcher prepared: in a pod it is the container's user that has made it."""
-        _open_up(attempt.container_dir)
+        """Copies what the launcher prepared, open to every user: in a pod it is the container's that has made it."""
         for folder in _SCRATCH:
-            (attempt.container_dir / folder[1:]).mkdir(mode=0o777, exist_ok=True)
-        _open_up(attempt.container_dir)
-        for entry in sorted(attempt.container_dir.iterdir()):
-            if f"/{entry.name}" in _SCRATCH:
-                self._call("cp", f"{entry}/.", f"{name}:/{entry.name}")
-            else:
-                self._call("cp", f"{entry}/.", f"{name}:/{entry.name}/")
+            (attempt.container_dir / folder[1:]).mkdir(exist_ok=True)
+        with subprocess.Popen(
+            [self._program, "cp", "-", f"{name}:/"], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as copy:
+            assert copy.stdin is not None
+            assert copy.stderr is not None
+            # What the engine refuses is in its own words below.
+            with contextlib.suppress(BrokenPipeError), tarfile.open(fileobj=copy.stdin, mode="w|") as tar:
+                for entry in sorted(attempt.container_dir.iterdir()):
+                    tar.add(entry, arcname=entry.name, filter=_open_member)
+            with contextlib.suppress(BrokenPipeError):
+                copy.stdin.close()
+            said = copy.stderr.read().decode(errors="replace").strip()
+        if copy.returncode:
+            raise StepFailed(f"{self._program} cp: {said}")
 
     def _copy_out(self, name: str, attempt: Attempt) -> None:
         for path in attempt.outputs:
@@ -158,6 +167,16 @@ def _volume_arguments(volume: Volume) -> list[str]:
         volume.source_dir.mkdir(parents=True, exist_ok=True)
         volume.source_dir.chmod(0o777)
     return ["--volume", f"{volume.source_dir}:{volume.mount_path}{':ro' if volume.read_only else ''}"]
+
+
+def _open_member(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    if member.name == "tmp":
+        member.mode = 0o1777
+    else:
+        member.mode = 0o777 if member.isdir() else 0o666
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member
 
 
 def _open_up(folder: pathlib.Path) -> None:

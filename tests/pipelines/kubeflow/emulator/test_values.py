@@ -54,7 +54,7 @@ def test_lists_read_back(value: list[object]) -> None:
     [
         ("3.5", "NUMBER_INTEGER"),
         ("", "NUMBER_INTEGER"),
-        ("１", "NUMBER_INTEGER"),
+        ("\uff11", "NUMBER_INTEGER"),
         ("1_000", "NUMBER_INTEGER"),
         ("x", "NUMBER_DOUBLE"),
         ("yes", "BOOLEAN"),
