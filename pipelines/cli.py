@@ -141,12 +141,10 @@ def _add_emulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--docker", action="store_true", help="run each step in a container of the package's image, not as a process"
     )
     emulated.add_argument(
-        "--modules",
-        action="append",
-        default=[],
+        "--working-dir",
         type=pathlib.Path,
         metavar="DIR",
-        help="a folder of your own modules, which the image would hold; may be repeated",
+        help="your project's folder, which stands for the image's working folder: your own modules are found there",
     )
     emulated.set_defaults(command=_emulate)
 
@@ -247,7 +245,7 @@ def _emulate(options: argparse.Namespace) -> int:
             store=options.store,
             pipeline_root=options.pipeline_root,
             docker=options.docker,
-            modules_dirs=tuple(options.modules),
+            working_dir=options.working_dir,
             **chosen,
         )
     except ValueError as e:

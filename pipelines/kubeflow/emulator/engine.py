@@ -81,7 +81,7 @@ class Processes:
     """Runs commands as processes of this machine.
 
     Args:
-      modules_dirs: Folders of the user's own modules, which an image would hold.
+      working_dir: Stands for the image's working folder; None is an empty one.
       environ: The emulator's environment.
       store_dir: The object store, where it is a folder.
     """
@@ -89,16 +89,18 @@ class Processes:
     def __init__(
         self,
         *,
-        modules_dirs: Sequence[pathlib.Path] = (),
+        working_dir: pathlib.Path | None = None,
         store_dir: pathlib.Path | None = None,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        self._modules_dirs = modules_dirs
+        self._working_dir = working_dir
         self._store_dir = store_dir
         self._environ = environ
 
     def check(self, pods: Mapping[str, tuple[Task, Pod]]) -> None:
         """See ``Engine``: a volume must be mounted here already, since a process cannot have a root of its own."""
+        if self._working_dir is not None and not self._working_dir.is_dir():
+            raise ConfigurationError(f"--working-dir {self._working_dir}: no such folder")
         for task, pod in pods.values():
             for volume in pod.volumes:
                 if not os.access(volume.mount_path, os.R_OK if volume.read_only else os.R_OK | os.W_OK):
@@ -115,12 +117,11 @@ class Processes:
         """See ``Engine``."""
         home_dir = attempt.container_dir / "home"
         home_dir.mkdir(parents=True, exist_ok=True)
-        return run_kept(attempt, attempt.command, env=self._env(attempt, home_dir), cwd=home_dir)
+        return run_kept(attempt, attempt.command, env=self._env(attempt, home_dir), cwd=self._working_dir or home_dir)
 
     def _env(self, attempt: Attempt, home_dir: pathlib.Path) -> dict[str, str]:
         env = {name: self._environ[name] for name in _PASSED if name in self._environ}
-        python_path = [str(folder.absolute()) for folder in self._modules_dirs]
-        python_path += [
+        python_path = [
             str(pathlib.Path(entry).absolute()) for entry in env.get("PYTHONPATH", "").split(os.pathsep) if entry
         ]
         if python_path:

@@ -19,7 +19,7 @@ class EmulateOptions:
       pipeline_root: Where artifacts are kept in the object store; None takes the package's.
       kfp_version: Which Kubeflow Pipelines is followed, such as ``2.16``.
       docker: Each step runs in a container of the package's image.
-      modules_dirs: Folders of the user's own modules, which the image holds.
+      working_dir: Stands for the image's working folder, with the user's own modules; None is an empty folder.
     """
 
     root: pathlib.Path | None = None
@@ -28,7 +28,7 @@ class EmulateOptions:
     pipeline_root: str | None = None
     kfp_version: str = NEWEST_KFP
     docker: bool = False
-    modules_dirs: tuple[pathlib.Path, ...] = ()
+    working_dir: pathlib.Path | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"2\.\d+", self.kfp_version):

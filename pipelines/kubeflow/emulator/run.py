@@ -59,7 +59,7 @@ def emulate(package: Package, options: EmulateOptions, console: Console) -> run_
     engine: Engine = (
         Docker(root=root, store_dir=store_dir)
         if options.docker
-        else Processes(modules_dirs=options.modules_dirs, store_dir=store_dir)
+        else Processes(working_dir=options.working_dir, store_dir=store_dir)
     )
     pods = {task.name: (task, pod.make_pod(task, parameters, files, endpoint=options.store)) for task in workload.tasks}
     engine.check(pods)

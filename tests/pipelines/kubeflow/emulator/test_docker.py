@@ -119,9 +119,7 @@ def test_steps_run_in_containers_as_the_images_user(emulation: Emulation, images
 
 
 @pytest.mark.slow
-def test_a_step_that_fails_in_its_container_is_told_as_any_other(
-    emulation: Emulation, images: dict[str, str]
-) -> None:
+def test_a_step_that_fails_in_its_container_is_told_as_any_other(emulation: Emulation, images: dict[str, str]) -> None:
     """Exit code and log are the command's; so is a deadline's end, with the container."""
     finished = emulation.run(package({"it": _shell("echo said; exit 4", images["user"])}), docker=True)
     assert finished.message.startswith("it: exit code 4")
