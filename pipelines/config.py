@@ -28,6 +28,7 @@ from lockstep.transforms.features import Feature, Label, transformed_features
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_RUN_FN_STRATEGIES = ("multi_worker_mirrored", "one_device")  # those whose processes are plain workers
 _KEY_PART = re.compile(r'"([^"]+)"|([^".=]+)')
 _OVERRIDE = re.compile(
     rf"\s*(?P<key>(?:{_KEY_PART.pattern})(?:\.(?:{_KEY_PART.pattern}))*)\s*=(?P<value>.*)", re.DOTALL
@@ -65,6 +66,9 @@ class PipelineConfig:
       features: Raw column -> how it becomes model inputs. Required unless ``preprocessing`` is given.
       preprocessing: ``module:function`` with tf.Transform's ``preprocessing_fn`` signature, instead of ``features``.
       model: Which Keras model is trained.
+      run_fn: ``module:function`` for TFX's stock Trainer, run unchanged in every worker, instead of ``model.build``;
+        ``model.parameters`` are its ``custom_config``. It decides itself what ``train`` does, but for ``workers``,
+        ``steps`` (its ``train_steps``) and what says how workers are watched.
       train: How it is trained.
       evaluate: What is measured, and what the model must reach to be pushed.
       push: Where a blessed model goes; ``lockstep run`` takes ``pushed`` in the root folder where no ``dir`` is given.
@@ -78,6 +82,7 @@ class PipelineConfig:
     features: Mapping[str, Feature] = dataclasses.field(default_factory=dict)
     preprocessing: str | None = None
     model: ModelOptions = ModelOptions()
+    run_fn: str | None = None
     train: TrainOptions = TrainOptions()
     evaluate: EvaluateOptions
     push: PushOptions
@@ -96,8 +101,11 @@ class PipelineConfig:
                 f"model.build: {self.model.build!r} is not allowed; give one of {', '.join(BUILT_IN)}, or"
                 " module:function"
             )
-        if self.preprocessing is not None and not _IMPORT_PATH.fullmatch(self.preprocessing):
-            raise ValueError(f"preprocessing: {self.preprocessing!r} is not allowed; spell it module:function")
+        for key in ("preprocessing", "run_fn"):
+            value = getattr(self, key)
+            if value is not None and not _IMPORT_PATH.fullmatch(value):
+                raise ValueError(f"{key}: {value!r} is not allowed; spell it module:function")
+        self._check_run_fn()
         transformed_features(self.features, self.label)  # raises where two outputs, or a feature and the label, meet
         try:
             self.evaluate.computed_metrics(self.label.kind)
@@ -109,6 +117,22 @@ class PipelineConfig:
                     f"data.splits: {split!r} is missing; training needs 'train', evaluation 'eval'; there are"
                     f" {', '.join(map(repr, self.data.splits))}"
                 )
+
+    def _check_run_fn(self) -> None:
+        if self.run_fn is None:
+            if self.label.transformed is not None:
+                raise ValueError(
+                    f"label.transformed: {self.label.transformed!r} needs run_fn; a model of model.build learns the"
+                    " feature that is called like label.column"
+                )
+            return
+        if self.model.build != ModelOptions().build:
+            raise ValueError("model.build: not allowed beside run_fn; keep one of the two")
+        if self.train.strategy not in _RUN_FN_STRATEGIES:
+            raise ValueError(
+                f"train.strategy: {self.train.strategy!r} is not allowed beside run_fn, which makes its own; give"
+                f" {' or '.join(_RUN_FN_STRATEGIES)}, or leave it out"
+            )
 
     def to_json(self) -> str:
         """Returns the JSON document that ``from_json`` turns into an equal configuration."""

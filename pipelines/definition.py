@@ -168,8 +168,9 @@ def _training(config: PipelineConfig, site: Site) -> str:
     return TrainStep(
         options=config.train,
         model=config.model,
-        label=config.label.column,
+        label=config.label.output,
         label_kind=config.label.kind,
+        run_fn=config.run_fn,
         work_dir=site.work_dir,
         import_paths=site.import_paths,
     ).to_json()
@@ -177,5 +178,5 @@ def _training(config: PipelineConfig, site: Site) -> str:
 
 def _evaluation(config: PipelineConfig) -> str:
     return EvaluateSpec(
-        options=config.evaluate, label=config.label.column, label_kind=config.label.kind, push_dir=config.push.dir
+        options=config.evaluate, label=config.label.output, label_kind=config.label.kind, push_dir=config.push.dir
     ).to_json()

@@ -45,7 +45,7 @@ class StepFingerprints:
 
     def __init__(self, config: PipelineConfig, folder: pathlib.Path | None) -> None:
         self._folder = folder
-        self._code_of = {"Transform": config.preprocessing, "DistributedTrainer": config.model.build}
+        self._code_of = {"Transform": config.preprocessing, "DistributedTrainer": config.run_fn or config.model.build}
 
     def check(self) -> None:
         """Raises ConfigurationError where a function of the user's is not there."""

@@ -77,6 +77,8 @@ class Label:
         ``column > threshold * relative_to``. It may be a feature too.
       missing: What ExampleGen does with a row in which ``column`` or ``relative_to`` is missing: ``error`` stops,
         ``drop`` leaves the row out. Where no ExampleGen looked (at serving) the label is NaN.
+      transformed: Beside ``run_fn`` only: what a preprocessing function of your own calls the transformed label; None
+        is the name of ``column``.
 
     Raises:
       ValueError: A value out of range, or one that would be ignored.
@@ -87,6 +89,7 @@ class Label:
     threshold: float | None = None
     relative_to: str | None = None
     missing: Literal["error", "drop"] = "error"
+    transformed: str | None = None
 
     def __post_init__(self) -> None:
         if not self.column:
@@ -108,6 +111,11 @@ class Label:
             )
         if self.relative_to == self.column:
             raise ValueError(f"relative_to: {self.relative_to!r} is the label's own column; name another one")
+
+    @property
+    def output(self) -> str:
+        """Name of the transformed label."""
+        return self.transformed or self.column
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

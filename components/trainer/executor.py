@@ -3,12 +3,14 @@
 import json
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tfx import types
+from tfx.components.util import examples_utils
 from tfx.dsl.components.base import base_executor
+from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 from tfx.utils import path_utils
 
@@ -16,7 +18,7 @@ from lockstep.components.artifact_uris import store_uri
 from lockstep.components.errors import ConfigurationError, DataError, StepFailed
 from lockstep.components.serving import SERVING_SIGNATURE, TRANSFORM_SIGNATURE
 from lockstep.components.trainer.launchers.local import LocalLauncher
-from lockstep.components.trainer.spec import RunFiles, TrainSpec, worker_command
+from lockstep.components.trainer.spec import RunFiles, RunFn, TrainSpec, worker_command
 from lockstep.components.trainer.step import TrainStep
 from lockstep.components.trainer.summary import (
     SUMMARY_NAME,
@@ -32,6 +34,9 @@ __all__ = ["Executor", "check_servable"]
 
 _TENSORBOARD_NAME = "tensorboard"
 _LOGS_NAME = "logs"
+_RUN_FN_NAME = "run_fn"
+
+SIGNATURES = (SERVING_SIGNATURE, TRANSFORM_SIGNATURE)
 
 Artifacts = Mapping[str, list[types.Artifact]]
 
@@ -50,7 +55,7 @@ class Executor(base_executor.BaseExecutor):
         Args:
           input_dict: ``examples``, transformed; ``transform_graph``; ``schema`` if the pipeline gives one.
           output_dict: ``model``, a SavedModel in ``Format-Serving``; ``model_run``, with ``summary.json``, the workers'
-            ``logs`` and ``tensorboard``.
+            ``logs``, ``tensorboard``, and what a ``run_fn`` left in its ``model_run_dir``.
           exec_properties: ``spec``, a ``TrainStep`` as JSON; ``steps`` and ``workers``, which take the place of its
             own, where the run sets them; ``code_fingerprint`` where the runner gives one.
 
@@ -70,12 +75,15 @@ class Executor(base_executor.BaseExecutor):
         with folder.held():
             spec = _train_spec(step, input_dict, model, model_run_dir, folder)
             outcome = train(spec)
-            check_servable(Path(spec.export_dir))
+            # What TFMA asks of a model beside is told by the Evaluator: a `run_fn` may be used without one.
+            check_servable(Path(spec.export_dir), (SERVING_SIGNATURE,) if spec.run_fn else SIGNATURES)
             report = json.loads(RunFiles(folder.run_dir).training_path.read_text(encoding="utf-8"))
             summary = training_summary(
                 spec, outcome, report, versions=installed_versions(), seconds=time.monotonic() - began_s
             )
             _keep_logs(folder.run_dir, model_run_dir / _LOGS_NAME)
+            if spec.run_fn:
+                shutil.copytree(folder.model_run_dir, model_run_dir / _RUN_FN_NAME)
             write_summary(model_run_dir / SUMMARY_NAME, summary)
         _describe(model, summary)
         _describe(model_run, summary)
@@ -94,8 +102,8 @@ def train(spec: TrainSpec) -> TrainingOutcome:
     return supervisor.run()
 
 
-def check_servable(export_dir: Path) -> None:
-    """Checks that a SavedModel with the signatures of the contract is there, without loading it.
+def check_servable(export_dir: Path, signatures: Sequence[str] = SIGNATURES) -> None:
+    """Checks that a SavedModel with these signatures is there, without loading it.
 
     Raises:
       StepFailed: It is not, or cannot be read.
@@ -109,8 +117,7 @@ def check_servable(export_dir: Path) -> None:
         saved_model.ParseFromString(path.read_bytes())
     except (OSError, message.DecodeError) as e:
         raise StepFailed(f"training left no model that can be served: {path}: {e}") from e
-    signatures = {name for graph in saved_model.meta_graphs for name in graph.signature_def}
-    missing = {SERVING_SIGNATURE, TRANSFORM_SIGNATURE} - signatures
+    missing = set(signatures) - {name for graph in saved_model.meta_graphs for name in graph.signature_def}
     if missing:
         raise StepFailed(
             f"training left no model that can be served: {path} lacks signature {', '.join(sorted(missing))}"
@@ -150,6 +157,19 @@ def _train_spec(
         export_dir=str(_local(path_utils.serving_model_dir(model.uri))),
         tensorboard_dir=str(model_run_dir.absolute() / _TENSORBOARD_NAME),
         import_paths=step.import_paths,
+        run_fn=None if step.run_fn is None else _run_fn(step.run_fn, inputs, model, folder),
+    )
+
+
+def _run_fn(function: str, inputs: Artifacts, model: types.Artifact, folder: WorkFolder) -> RunFn:
+    payload = examples_utils.get_payload_format(artifact_utils.get_single_instance(inputs["examples"]))
+    schemas = inputs.get("schema")
+    return RunFn(
+        function=function,
+        payload_format=example_gen_pb2.PayloadFormat.Name(payload),
+        schema_path=str(next(_local(artifact_utils.get_single_uri(schemas)).iterdir())) if schemas else None,
+        eval_model_dir=str(_local(path_utils.eval_model_dir(model.uri))),
+        model_run_dir=str(folder.model_run_dir.absolute()),
     )
 
 

@@ -12,6 +12,7 @@ Standard library only: the supervisor imports it.
 import dataclasses
 import json
 import re
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, Literal, TextIO
@@ -36,12 +37,13 @@ class WorkerEvent:
       event: What happened.
       worker: Index of the worker; 0 is the chief.
       time: Seconds since the epoch, by the worker's clock.
-      step: Global step reached: steps of the whole training that are done.
+      step: Global step reached: steps of the whole training that are done; 0 of a ``run_fn`` that does not tell.
       loss: Mean training loss of the steps since the last heartbeat; None where it is not finite or there was no step.
       examples_per_s: Records of all workers a second since the last heartbeat.
       records: Training records that this worker has read in this attempt (``heartbeat`` and ``done``).
       total_records: The same of all workers, which each knows (``heartbeat``).
-      digest: ``done``: SHA-256 (hex) of the final weights; must be the same on every worker.
+      digest: ``done``: SHA-256 (hex) of the final weights; must be the same on every worker. Empty where nobody knows
+        the weights but a ``run_fn``.
       message: ``failed``: the error, one line if it is the user's.
       traceback: ``failed``: the worker's own traceback.
       user_error: ``failed``: the user's configuration or code is the cause, so another attempt would fail too.
@@ -101,7 +103,7 @@ def one_line(message: str) -> str:
 
 
 class Reporter:
-    """Writes a worker's events to its standard output, each as one whole line at once.
+    """Writes a worker's events to its standard output, each as one whole line at once; any thread may call it.
 
     Args:
       worker: Index of the worker.
@@ -118,6 +120,7 @@ class Reporter:
         self._interval_s = interval_s
         self._clock = clock
         self._last_s = float("-inf")
+        self._lock = threading.Lock()
 
     @property
     def is_due(self) -> bool:
@@ -126,9 +129,11 @@ class Reporter:
 
     def say(self, event: EventName, **values: Any) -> None:
         """Writes an event; ``values`` are fields of `WorkerEvent`."""
-        self._stream.write(WorkerEvent(event=event, worker=self._worker, **values).to_line() + "\n")
-        self._stream.flush()
-        self._last_s = self._clock()
+        line = WorkerEvent(event=event, worker=self._worker, **values).to_line()
+        with self._lock:
+            self._stream.write(line + "\n")
+            self._stream.flush()
+            self._last_s = self._clock()
 
     def beat(self, *, urgent: bool = False, **values: Any) -> None:
         """Writes a heartbeat if one is due, or if it is urgent."""

@@ -52,6 +52,8 @@ class TrainOptions:
       start_timeout_s: Seconds from the start of a worker to its first step.
       heartbeat_timeout_s: Seconds without a heartbeat after which a training worker counts as stuck and the group is
         started again.
+      attempt_timeout_s: Seconds that one attempt may take in all, from the start of its workers; one that is longer
+        fails, and counts as a restart. For a ``run_fn`` that can hang with a busy processor. None sets no limit.
       num_virtual_shards: Parts into which the records are dealt whatever the number of workers, so that N workers see
         what one sees; a multiple of ``workers`` times ``devices_per_worker``. None takes the divisor of ``batch_size``,
         up to 24, that most numbers of workers divide: 24 for 240, 16 for 256.
@@ -72,6 +74,7 @@ class TrainOptions:
     max_restarts: int = 3
     start_timeout_s: float = 120.0
     heartbeat_timeout_s: float = 60.0
+    attempt_timeout_s: float | None = None
     num_virtual_shards: int | None = None
     shuffle_buffer: int = 10_000
     base_port: int | None = None
@@ -87,6 +90,9 @@ class TrainOptions:
         for name in ("learning_rate", "start_timeout_s", "heartbeat_timeout_s"):
             value = getattr(self, name)
             _require(math.isfinite(value) and value > 0, name, value, "give a number above 0")
+        if self.attempt_timeout_s is not None:
+            is_allowed = math.isfinite(self.attempt_timeout_s) and self.attempt_timeout_s > 0
+            _require(is_allowed, "attempt_timeout_s", self.attempt_timeout_s, "give a number above 0")
         _require(self.seed < 2**31, "seed", self.seed, "give less than 2147483648")
         self._check_parts()
 
@@ -143,7 +149,7 @@ class ModelOptions:
 
     Args:
       build: A built-in (``mlp``, ``linear``), or ``module:function`` that returns a ``keras.Model``.
-      parameters: Handed to it as they are.
+      parameters: Handed to it as they are; beside ``run_fn`` they are that function's ``custom_config``.
     """
 
     build: str = "mlp"
@@ -151,6 +157,25 @@ class ModelOptions:
 
     def __post_init__(self) -> None:
         _require(bool(self.build), "build", self.build, "give a built-in's name or module:function")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunFn:
+    """A function for TFX's stock Trainer, which a worker calls instead of the loop of ``training.py``.
+
+    Args:
+      function: ``module:function``; takes TFX's ``FnArgs``.
+      payload_format: Name of the examples' ``example_gen_pb2.PayloadFormat``.
+      schema_path: File of the raw schema; None where the pipeline gives none.
+      eval_model_dir: The chief's ``FnArgs.eval_model_dir``.
+      model_run_dir: Every worker's ``FnArgs.model_run_dir``; survives a failed step, as ``checkpoint_dir`` does.
+    """
+
+    function: str
+    payload_format: str
+    schema_path: str | None
+    eval_model_dir: str
+    model_run_dir: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -170,6 +195,7 @@ class TrainSpec:
       export_dir: Where the SavedModel appears, whole (``.../Format-Serving``); must not exist.
       tensorboard_dir: Where the chief writes TensorBoard events.
       import_paths: Folders appended to ``sys.path`` for the user's modules.
+      run_fn: Trains and exports instead of the loop; ``model.parameters`` are its ``custom_config`` then.
     """
 
     options: TrainOptions
@@ -184,6 +210,7 @@ class TrainSpec:
     export_dir: str
     tensorboard_dir: str
     import_paths: tuple[str, ...] = ()
+    run_fn: RunFn | None = None
 
     def __post_init__(self) -> None:
         _require(bool(self.label), "label", self.label, "give the label's column")

@@ -23,6 +23,7 @@ class TrainStep:
       import_paths: Folders appended to the workers' ``sys.path`` for the user's modules.
       train_split: Split of the examples to train on.
       eval_split: Split to evaluate on at the end; None evaluates nothing.
+      run_fn: ``module:function`` for TFX's stock Trainer, which trains instead of the loop of ``model``.
     """
 
     options: TrainOptions
@@ -33,6 +34,7 @@ class TrainStep:
     import_paths: tuple[str, ...] = ()
     train_split: str = "train"
     eval_split: str | None = "eval"
+    run_fn: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("label", "work_dir", "train_split"):

@@ -58,7 +58,7 @@ class TrainingOutcome:
       examples_per_s: Records of all workers a second, over the steps of the last attempt, without its start; None if
         it had fewer than two progress reports.
       records: Training records that each worker read in the last attempt, by worker; None where it did not say.
-      digest: SHA-256 of the final weights, the same on every worker.
+      digest: SHA-256 of the final weights, the same on every worker; empty of a ``run_fn``.
       seconds: From the start of the supervisor to the end of the last process.
     """
 
@@ -89,14 +89,16 @@ def training_summary(
       seconds: Of the whole step.
 
     Returns:
-      ``options``, ``model``, ``steps``, ``restarts``, ``attempts`` (as ``Attempt``), ``loss``, ``evaluation`` (metric
-      -> value), ``examples_per_s``, ``records_per_worker`` (in the last attempt), ``records_per_epoch``,
-      ``steps_per_epoch``, ``weights_digest``, ``seconds`` (``total``, ``supervised``, and the chief's by phase) and
-      ``versions``. ``loss`` is null if no attempt had a step left to do, ``examples_per_s`` if the last had none.
+      ``options``, ``model``, ``run_fn``, ``steps``, ``restarts``, ``attempts`` (as ``Attempt``), ``loss``,
+      ``evaluation`` (metric -> value), ``examples_per_s``, ``records_per_worker`` (in the last attempt),
+      ``records_per_epoch``, ``steps_per_epoch``, ``weights_digest``, ``seconds`` (``total``, ``supervised``, and the
+      chief's by phase) and ``versions``. ``loss`` is null if no attempt had a step left to do, ``examples_per_s`` if
+      the last had none.
     """
     return {
         "options": dataclasses.asdict(spec.options),
         "model": dataclasses.asdict(spec.model),
+        "run_fn": spec.run_fn and spec.run_fn.function,
         "steps": outcome.steps,
         "restarts": outcome.restarts,
         "attempts": [dataclasses.asdict(attempt) for attempt in outcome.attempts],
@@ -107,7 +109,7 @@ def training_summary(
         "records_per_worker": list(outcome.records),
         "records_per_epoch": report["records_per_epoch"],
         "steps_per_epoch": report["steps_per_epoch"],
-        "weights_digest": outcome.digest,
+        "weights_digest": outcome.digest or None,
         "seconds": {"total": round(seconds, 3), "supervised": outcome.seconds, **report["seconds"]},
         "versions": dict(versions),
     }

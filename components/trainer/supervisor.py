@@ -255,6 +255,8 @@ class _ProgressReport:
     def _line(self, event: WorkerEvent | None) -> str:
         if event is None:
             return ""
+        if not event.step:
+            return "run_fn trains" + self._restarts
         parts = [f"step {event.step}/{self._options.steps}"]
         if event.loss is not None:
             parts.append(f"loss {event.loss:.3f}")

@@ -18,7 +18,7 @@ from lockstep.components.trainer.step import TrainStep
 __all__ = ["WorkFolder", "training_key"]
 
 # What only says how the workers are watched: a training goes on from its checkpoint although one of these changed.
-_WATCHING_OPTIONS = ("base_port", "max_restarts", "start_timeout_s", "heartbeat_timeout_s")
+_WATCHING_OPTIONS = ("base_port", "max_restarts", "start_timeout_s", "heartbeat_timeout_s", "attempt_timeout_s")
 
 
 def training_key(step: TrainStep, inputs: Mapping[str, Sequence[str]], code_fingerprint: str) -> str:
@@ -53,6 +53,11 @@ class WorkFolder:
     def checkpoint_dir(self) -> Path:
         """Belongs to the workers; what is in it lets a later run go on."""
         return self.work_dir / self.key / "checkpoints"
+
+    @property
+    def model_run_dir(self) -> Path:
+        """A ``run_fn``'s own ``model_run_dir``: what it writes there survives a failed step too."""
+        return self.work_dir / self.key / "model_run"
 
     @property
     def run_dir(self) -> Path:

@@ -9,10 +9,11 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 from lockstep.components.errors import UserError
 from lockstep.components.trainer.heartbeat import Reporter
@@ -50,29 +51,54 @@ def main(arguments: Sequence[str]) -> NoReturn:
 def run(spec: TrainSpec, task: Task, reporter: Reporter, *, attempt: int) -> int:
     """Trains, and says how it went; returns the exit code. What goes wrong is reported, never raised."""
     reporter.say("started")
+    if spec.options.attempt_timeout_s is not None:
+        end_after(spec.options.attempt_timeout_s, reporter)
     try:
-        from lockstep.components.trainer.training import Training
-
-        training = Training(spec, task, reporter, attempt=attempt)
-        result = training.train()
-        weights_digest = training.digest()
-        if task.is_chief:
-            training.finish(result)
+        done = _run_function(spec, task, reporter, attempt) if spec.run_fn else _train(spec, task, reporter, attempt)
     except UserError as e:
         traceback.print_exc()
         reporter.say("failed", message=str(e), traceback=traceback.format_exc(), user_error=True)
         return EXIT_USER_ERROR
     except SystemExit as e:  # nobody but the user's code calls sys.exit, in a layer for instance
         traceback.print_exc()
-        message = f"the model's code ended the training: SystemExit: {e}"
+        message = f"the user's code ended the training: SystemExit: {e}"
         reporter.say("failed", message=message, traceback=traceback.format_exc(), user_error=True)
         return EXIT_USER_ERROR
     except Exception as e:  # noqa: BLE001  the boundary of the process: the supervisor gets the cause
         traceback.print_exc()
         reporter.say("failed", message=f"{type(e).__name__}: {e}", traceback=traceback.format_exc())
         return EXIT_FAILED
-    reporter.say("done", step=result.step, digest=weights_digest, records=result.records)
+    reporter.say("done", **done)
     return 0
+
+
+def _train(spec: TrainSpec, task: Task, reporter: Reporter, attempt: int) -> dict[str, Any]:
+    from lockstep.components.trainer.training import Training
+
+    training = Training(spec, task, reporter, attempt=attempt)
+    result = training.train()
+    weights_digest = training.digest()
+    if task.is_chief:
+        training.finish(result)
+    return {"step": result.step, "digest": weights_digest, "records": result.records}
+
+
+def _run_function(spec: TrainSpec, task: Task, reporter: Reporter, attempt: int) -> dict[str, Any]:
+    from lockstep.components.trainer import run_function
+
+    run_function.run(spec, task, reporter, attempt=attempt)
+    return {"step": spec.options.steps, "digest": ""}
+
+
+def end_after(seconds: float, reporter: Reporter) -> None:
+    """Ends the process as failed when it still runs after that many seconds; returns at once."""
+
+    def wait() -> None:
+        time.sleep(seconds)
+        reporter.say("failed", message=f"the attempt took longer than attempt_timeout_s: {seconds:g}")
+        os._exit(EXIT_FAILED)
+
+    threading.Thread(target=wait, name="attempt-timeout", daemon=True).start()
 
 
 def end_with_parent() -> None:

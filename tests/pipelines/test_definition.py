@@ -23,3 +23,14 @@ def test_labels_are_complete_whatever_makes_the_features(tmp_path: pathlib.Path)
     own = _requirements(tmp_path, "features={}", "preprocessing=my_module:preprocess", "label.missing=drop")
     assert (own["complete_columns"], own["complete_if_present"]) == ([], ["tips", "fare"])
     assert own["on_missing"] == "drop"
+
+
+def test_a_stock_module_trains_and_is_evaluated_by_its_own_label(tmp_path: pathlib.Path) -> None:
+    """The trainer is told the function, trainer and Evaluator what it calls the label."""
+    overrides = ["run_fn=my_module:run_fn", "label.transformed=tips_xf", "model={parameters: {width: 8}}"]
+    source, root = load_config("taxi", overrides=overrides, root=tmp_path)
+    pipeline = build_pipeline(source.config, Site.local(source.config, RootFiles(root), None))
+    specs = {c.id: json.loads(c.exec_properties["spec"]) for c in pipeline.components if "spec" in c.exec_properties}
+    assert specs["DistributedTrainer"]["run_fn"] == "my_module:run_fn"
+    assert specs["DistributedTrainer"]["model"]["parameters"] == {"width": 8}
+    assert specs["DistributedTrainer"]["label"] == specs["Evaluator"]["label"] == "tips_xf"

@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from lockstep.components.errors import ConfigurationError
-from lockstep.pipelines.fingerprint import code_fingerprint, product_fingerprint
+from lockstep.pipelines.config import load_config
+from lockstep.pipelines.fingerprint import StepFingerprints, code_fingerprint, product_fingerprint
 
 
 @pytest.fixture
@@ -132,3 +133,14 @@ def test_the_product_has_one_fingerprint() -> None:
     """A hexadecimal SHA-256, the same each time."""
     assert len(product_fingerprint()) == 64
     assert product_fingerprint() == product_fingerprint()
+
+
+def test_a_function_for_the_stock_trainer_is_part_of_the_trainers_fingerprint(project: pathlib.Path) -> None:
+    """Editing its module changes the trainer's fingerprint and no other step's."""
+    overrides = ["run_fn=my_project.model:build_model", "model={}"]
+    source, _ = load_config("taxi", overrides=overrides, root=project / "root")
+    fingerprints = StepFingerprints(source.config, project)
+    before = {step: fingerprints.of(step) for step in ("Transform", "DistributedTrainer")}
+    (project / "my_project" / "layers.py").write_text("WIDTH = 2\n")
+    after = {step: fingerprints.of(step) for step in before}
+    assert [step for step in before if after[step] != before[step]] == ["DistributedTrainer"]
