@@ -12,7 +12,7 @@ PARALLEL ?= -n 2 --dist loadfile
 SETUP_PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.10 python /usr/bin/python3 \
   $(wildcard $(HOME)/.pyenv/versions/3.*/bin/python3)
 
-.PHONY: help setup demo test test-fast lint check bench lock docs wheel image clean
+.PHONY: help setup demo test test-fast lint check bench lock docs golden verify-kfp wheel image clean
 
 help:  ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -54,6 +54,13 @@ lock: setup  ## resolve requirements/*.in into the locks (UPGRADE=1: to the newe
 
 docs: setup  ## write the reference of the configuration from the code
 	@$(VENV)/python -m lockstep.pipelines.reference > docs/configuration.md
+
+golden: setup  ## write the golden packages of the tests anew
+	@$(VENV)/python -m tests.pipelines.kubeflow.golden
+
+verify-kfp: setup  ## ask the two newest kfp releases whether they take the golden packages (PACKAGES="a.yaml b.yaml": others)
+	@PYTHONPATH=requirements $(VENV)/python -m tests.kfp_releases.verify $(PACKAGES)
+	@$(VENV)/python -m pytest -q tests/kfp_releases
 
 wheel: setup  ## build the wheel into dist/
 	@rm -rf build/lib build/bdist.*

@@ -240,7 +240,6 @@ EXECUTOR_CONFIG: Kind = {
     "enabledSharedMemory": "struct",
     "emptyDirMounts": _list(dict.fromkeys(("volumeName", "mountPath", "medium", "sizeLimit"), "string")),
     "securityContext": {"runAsUser": "long", "runAsGroup": "long", "runAsNonRoot": "bool"},
-    "initContainers": _list("struct"),
 }
 
 
