@@ -129,7 +129,7 @@ def _step(exec_properties: Mapping[str, Any]) -> TrainStep:
         step = TrainStep.from_json(exec_properties["spec"])
         return step.at_run_time(steps=exec_properties.get("steps"), workers=exec_properties.get("workers"))
     except ValueError as e:
-        raise ConfigurationError(f"DistributedTrainer: {e}") from e
+        raise ConfigurationError(str(e)) from e
 
 
 def _identities(inputs: Artifacts) -> dict[str, list[str]]:
