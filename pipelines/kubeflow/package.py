@@ -20,6 +20,9 @@ MAX_BYTES = 32 << 20
 # A word that no YAML, 1.1 or 1.2, takes for anything but text.
 _PLAIN = re.compile(r"(?!(?:null|true|false|yes|no|on|off|y|n)$)[A-Za-z][\w./-]*", re.IGNORECASE)
 
+# Within single quotes each of these would be folded into a blank.
+_LINE_BREAK = re.compile("[\n\r\x85\u2028\u2029]")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Package:
@@ -161,7 +164,7 @@ class _Dumper(yaml.SafeDumper):
 
 def _represent_text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
     # Kubeflow reads YAML 1.2, PyYAML writes 1.1: text such as 1e3 or 0o14 would come out as a number there.
-    style = None if _PLAIN.fullmatch(value) else '"' if "\n" in value else "'"
+    style = None if _PLAIN.fullmatch(value) else '"' if _LINE_BREAK.search(value) else "'"
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
 

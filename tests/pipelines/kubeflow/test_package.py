@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lockstep.components.errors import ConfigurationError
@@ -30,6 +30,8 @@ _VALUES = st.recursive(
 )
 
 
+@settings(deadline=None)  # PyYAML takes its time, the more beside other work
+@example({"a\x85b": "c\u2028d\re\nf"}, True)
 @given(st.dictionaries(st.text(min_size=1), _VALUES), st.booleans())
 def test_what_is_written_is_read_back(components: dict[str, Any], with_platform: bool) -> None:
     """Any package comes back equal, whatever its texts look like, and is written the same again."""
