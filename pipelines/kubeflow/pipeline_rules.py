@@ -120,7 +120,7 @@ def _parameter_findings(place: str, name: str, parameter: Mapping[str, Any]) -> 
 
 def _artifact_type_findings(place: str, kind: Mapping[str, Any]) -> Iterator[Finding]:
     given = [key for key in ("schemaTitle", "instanceSchema", "schemaUri") if kind.get(key)]
-    if len(given) != 1:
+    if len(given) != 1 or given == ["schemaUri"]:  # v2/component/launcher_v2.go, getArtifactSchema
         yield Finding(place=f"{place}.artifactType", reason="needs one of 'schemaTitle' and 'instanceSchema'")
     elif given == ["instanceSchema"]:
         try:

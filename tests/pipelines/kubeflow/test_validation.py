@@ -200,6 +200,12 @@ PIPELINE: dict[str, tuple[Callable[[Documents], Any], str]] = {
         lambda d: d[0]["components"]["Transform"]["inputDefinitions"]["artifacts"]["schema"].update(artifactType={}),
         "needs one of 'schemaTitle' and 'instanceSchema'",
     ),
+    "artifact's schema by its URI": (
+        lambda d: d[0]["components"]["Transform"]["inputDefinitions"]["artifacts"]["schema"].update(
+            artifactType={"schemaUri": "https://schema.example/x.yaml"}
+        ),
+        "needs one of 'schemaTitle' and 'instanceSchema'",
+    ),
     "fraction as a factor": (
         lambda d: _tasks(d)["Transform"]["retryPolicy"].update(backoffFactor=1.5),
         "backoffFactor: 1.5 is not allowed; give a whole number (key: kubeflow.retries.factor)",
