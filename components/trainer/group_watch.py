@@ -62,17 +62,31 @@ class GroupWatch:
     """Watches one attempt.
 
     Args:
-      num_workers: Size of the group.
+      names: What each process is called, the chief first.
+      servers: Numbers of those that only do what the chief asks: they are never done, and know no step.
+      replaceable: Numbers of those whose place another process may take while the rest goes on.
       now_s: The clock at its start; every ``now_s`` is of the same clock, in seconds.
       start_timeout_s: See ``TrainOptions``.
       heartbeat_timeout_s: See ``TrainOptions``.
     """
 
-    def __init__(self, *, num_workers: int, now_s: float, start_timeout_s: float, heartbeat_timeout_s: float) -> None:
+    def __init__(
+        self,
+        *,
+        names: Sequence[str],
+        now_s: float,
+        start_timeout_s: float,
+        heartbeat_timeout_s: float,
+        servers: frozenset[int] = frozenset(),
+        replaceable: frozenset[int] = frozenset(),
+    ) -> None:
         self._start_timeout_s = start_timeout_s
         self._heartbeat_timeout_s = heartbeat_timeout_s
         self._start_s = now_s
-        self._workers = [_Worker(index) for index in range(num_workers)]
+        self._servers, self._replaceable = servers, replaceable
+        chief = _Worker(0, names[0], now_s)
+        rest = enumerate(names[1:], start=1)
+        self._workers = [chief, *(_Worker(i, name, now_s, chief=chief if i in servers else None) for i, name in rest)]
         self.training_since_s: float | None = None
 
     @property
@@ -102,18 +116,32 @@ class GroupWatch:
 
     @property
     def is_done(self) -> bool:
-        """Whether every worker is done."""
-        return all(worker.done is not None for worker in self._workers)
+        """Whether every worker is done, servers left out."""
+        return all(worker.done is not None for worker in self._trainers)
 
     @property
     def has_ended(self) -> bool:
-        """Whether every process has ended."""
-        return all(worker.exit_code is not None for worker in self._workers)
+        """Whether every process has ended, servers left out."""
+        return all(worker.exit_code is not None for worker in self._trainers)
 
     @property
     def done_events(self) -> tuple[WorkerEvent, ...]:
         """The ``done`` events there are, by worker."""
         return tuple(worker.done for worker in self._workers if worker.done is not None)
+
+    @property
+    def _trainers(self) -> "list[_Worker]":
+        return [worker for worker in self._workers if worker.index not in self._servers]
+
+    def can_replace(self, failure: Failure) -> bool:
+        """Whether the group goes on without the process that failed, as soon as another one takes its place."""
+        chief = self._workers[0]
+        return failure.worker in self._replaceable and chief.failed_s is None and not chief.is_starting
+
+    def replaced(self, worker: int, now_s: float) -> None:
+        """Takes in that another process has taken the place of ``worker``."""
+        old = self._workers[worker]
+        self._workers[worker] = _Worker(worker, old.name, now_s, chief=self._workers[0])
 
     def observe(self, statuses: Sequence[WorkerStatus], now_s: float) -> None:
         """Takes in one poll."""
@@ -130,7 +158,7 @@ class GroupWatch:
         first = min(failed, key=_Worker.rank)
         if not first.is_echo:
             return first.failure()
-        silent = [w for w in self._workers if w.failed_s is None and w.done is None]
+        silent = [w for w in self._trainers if w.failed_s is None and w.done is None]
         if silent and now_s - min(w.failed_s for w in failed if w.failed_s is not None) < _ECHO_WAIT_S:
             return None
         if not silent:
@@ -138,13 +166,13 @@ class GroupWatch:
         culprit = min(silent, key=lambda w: w.last_sign_s or 0.0)
         since_s = now_s - (culprit.last_sign_s or self._start_s)
         return culprit.stuck(
-            f"worker {culprit.index} stopped answering {culprit.at_step}, {since_s:.0f} s ago: worker {first.index} "
+            f"{culprit.name} stopped answering {culprit.at_step}, {since_s:.0f} s ago: {first.name} "
             "gave up waiting for it"
         )
 
     def _stuck(self, now_s: float) -> Failure | None:
-        starting = [worker for worker in self._workers if worker.is_starting]
-        if starting and now_s - self._start_s > self._start_timeout_s:
+        starting = [w for w in self._workers if w.is_starting and now_s - w.start_s > self._start_timeout_s]
+        if starting:
             # A worker that was never heard keeps the others waiting: it is the cause.
             late = [w for w in starting if w.last_sign_s is None] or starting
             return late[0].stuck(
@@ -161,10 +189,13 @@ class GroupWatch:
 
 
 class _Worker:
-    """What is known of one worker."""
+    """What is known of one process; ``chief``: whose steps it serves, None if it makes its own."""
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, name: str, start_s: float, *, chief: "_Worker | None" = None) -> None:
         self.index = index
+        self.name = name
+        self.start_s = start_s
+        self._chief = chief
         self.exit_code: int | None = None
         self.last_sign_s: float | None = None
         self.failed_s: float | None = None
@@ -215,6 +246,8 @@ class _Worker:
 
     @property
     def at_step(self) -> str:
+        if self._chief is not None and not self.is_starting:
+            return self._chief.at_step
         if self.is_starting or (self.progress is None and not self.is_exporting):
             return "while starting"
         return f"while evaluating and exporting after step {self.step}" if self.is_exporting else f"at step {self.step}"
@@ -247,11 +280,11 @@ class _Worker:
         details = (self._failed and (self._failed.traceback or self._failed.message)) or "\n".join(self._tail)
         signal_name = _signal_name(self.exit_code)
         if self._failed is not None:
-            cause = f"worker {self.index} failed {self.at_step}: {one_line(self._failed.message or 'no message')}"
+            cause = f"{self.name} failed {self.at_step}: {one_line(self._failed.message or 'no message')}"
         elif signal_name is not None:
-            cause = f"worker {self.index} was killed by {signal_name} {self.at_step}"
+            cause = f"{self.name} was killed by {signal_name} {self.at_step}"
         else:
-            cause = f"worker {self.index} ended with exit code {self.exit_code} {self.at_step}, without being done"
+            cause = f"{self.name} ended with exit code {self.exit_code} {self.at_step}, without being done"
             if self._tail and ERROR_LINE.match(self._tail[-1]):
                 cause += f": {self._tail[-1]}"
         kind: Literal["user", "disk_full", "fault"] = "fault"
@@ -280,5 +313,9 @@ def _signal_name(exit_code: int | None) -> str | None:
 
 
 def _names(workers: Sequence[_Worker]) -> str:
-    numbers = [str(worker.index) for worker in workers]
-    return f"worker {numbers[0]}" if len(numbers) == 1 else f"workers {', '.join(numbers[:-1])} and {numbers[-1]}"
+    names = [worker.name for worker in workers]
+    if len(names) == 1:
+        return names[0]
+    if all(name.startswith("worker ") for name in names):
+        names = ["workers " + names[0].removeprefix("worker "), *(name.removeprefix("worker ") for name in names[1:])]
+    return f"{', '.join(names[:-1])} and {names[-1]}"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from lockstep.components.errors import ConfigurationError
+from lockstep.components.trainer.factorization import FactorizationParameters
 from lockstep.components.trainer.spec import ModelOptions
 
 if TYPE_CHECKING:
@@ -48,11 +49,13 @@ class ModelInputs:
       features: Transformed features by name, without the label, in alphabetical order.
       label_kind: What is predicted.
       parameters: ``model.parameters`` of the configuration, as given.
+      table_parts: Parts that an ``embeddings.SplitEmbedding`` should have: the number of parameter servers, else 1.
     """
 
     features: Mapping[str, FeatureInput]
     label_kind: Literal["binary", "regression"]
     parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    table_parts: int = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -130,7 +133,23 @@ def linear(inputs: ModelInputs) -> "keras.Model":
     return _model("linear", tensors, _head(inputs.label_kind)(joined))
 
 
-BUILT_IN: Mapping[str, Callable[[ModelInputs], "keras.Model"]] = {"mlp": mlp, "linear": linear}
+def factorization_machine(inputs: ModelInputs) -> "keras.Model":
+    """Returns a recommender: see ``factorization.factorization_machine``; parameters as in `FactorizationParameters`.
+
+    Raises:
+      ConfigurationError: An unknown or invalid parameter, no index feature, or a feature of strings.
+    """
+    from lockstep.components.trainer import factorization
+
+    parameters = _parameters(FactorizationParameters, "factorization_machine", inputs.parameters)
+    return _model("factorization_machine", *factorization.factorization_machine(inputs, parameters))
+
+
+BUILT_IN: Mapping[str, Callable[[ModelInputs], "keras.Model"]] = {
+    "mlp": mlp,
+    "linear": linear,
+    "factorization_machine": factorization_machine,
+}
 
 
 def model_inputs(
@@ -173,6 +192,8 @@ def build_model(
     tf_transform_output: "TFTransformOutput",
     label: str,
     label_kind: Literal["binary", "regression"] = "binary",
+    *,
+    table_parts: int = 1,
 ) -> "keras.Model":
     """Builds the model that the configuration names, for the features that a transform graph produces.
 
@@ -181,6 +202,7 @@ def build_model(
       tf_transform_output: Output of the Transform component.
       label: Name of the transformed label.
       label_kind: What is predicted.
+      table_parts: See ``ModelInputs``.
 
     Raises:
       ConfigurationError: There is no such function, or it returned something else than a Keras model; what
@@ -190,7 +212,7 @@ def build_model(
 
     build = resolve_build(options.build)
     inputs = model_inputs(tf_transform_output, label=label, label_kind=label_kind, parameters=options.parameters)
-    model = build(inputs)
+    model = build(dataclasses.replace(inputs, table_parts=table_parts))
     if not isinstance(model, keras.Model):
         raise ConfigurationError(
             f"model.build: {options.build!r} returned {type(model).__name__}; it must return a keras.Model (Keras 3)"
@@ -295,7 +317,7 @@ def _head(label_kind: str) -> Any:
     return keras.layers.Dense(1, activation=activation, dtype="float32", name="prediction")
 
 
-_P = TypeVar("_P", MlpParameters, LinearParameters)
+_P = TypeVar("_P", MlpParameters, LinearParameters, FactorizationParameters)
 
 
 def _parameters(cls: type[_P], model: str, given: Mapping[str, Any]) -> _P:

@@ -5,7 +5,9 @@ How a worker process is run (the contract between the supervisor's side and ``wo
 - One process a worker, with its own folder as the working directory and the command of ``worker_command``. The
   document is at ``RunFiles.spec_path``, written whole before the first process starts. ``TF_CONFIG`` is in the
   process's environment: ``{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": i}}`` with
-  ``options.workers`` addresses, also for one worker. Worker 0 is the chief.
+  ``options.workers`` addresses, also for one worker. Worker 0 is the chief. Under ``parameter_server`` the cluster is
+  ``{"chief": [one address], "worker": [...], "ps": [...]}``, processes are numbered in that order, and those after the
+  chief only serve it: they beat without a step, are never done, and are ended when the chief is.
 - The worker's standard input is a pipe that the supervisor holds open and never writes to; with ``--stop-at-eof`` the
   worker exits with 3 when it is closed, so none outlives its supervisor.
 - Its standard output carries heartbeats and events, see ``heartbeat.py``; everything else, and standard error, is log.
@@ -37,12 +39,16 @@ class TrainOptions:
     Args:
       strategy: ``multi_worker_mirrored``: synchronous data parallelism over ``workers`` processes. ``mirrored``: the
         same over the devices of one process. ``one_device``: one process and device, no collectives. The last two need
-        ``workers: 1``.
+        ``workers: 1``. ``parameter_server``: asynchronous; a coordinator deals steps to ``workers`` processes, and each
+        makes its step alone, with variables that lie on ``parameter_servers``.
       workers: Processes that train, 1 or more.
       devices_per_worker: Devices that each process drives, 1 or more: GPUs where the machine has any, else logical
         CPUs. Every device is a replica of the model and gets an equal part of each batch.
+      parameter_servers: Processes that hold the variables, 1 or more; for ``strategy: parameter_server`` alone, where
+        None is 1.
       steps: Optimizer steps of the whole training, 1 or more.
-      batch_size: Records a step, over all workers and their devices.
+      batch_size: Records a step, over all workers and their devices; under ``parameter_server`` of the one worker that
+        makes the step.
       optimizer: Used unless the model comes compiled; its own optimizer is used then.
       learning_rate: Of that optimizer, above 0.
       steps_per_call: Steps that run inside one call of the compiled function, 1 or more; heartbeats, the check for NaN
@@ -62,9 +68,10 @@ class TrainOptions:
       seed: Of weights, dropout and shuffling; 0 or more.
     """
 
-    strategy: Literal["one_device", "mirrored", "multi_worker_mirrored"] = "multi_worker_mirrored"
+    strategy: Literal["one_device", "mirrored", "multi_worker_mirrored", "parameter_server"] = "multi_worker_mirrored"
     workers: int = 2
     devices_per_worker: int = 1
+    parameter_servers: int | None = None
     steps: int = 1000
     batch_size: int = 240
     optimizer: Literal["adam", "sgd"] = "adam"
@@ -104,7 +111,14 @@ class TrainOptions:
     @property
     def processes(self) -> "dict[Literal['chief', 'worker', 'ps'], int]":
         """Processes of the group by role, in order: the first process of the first role is the chief."""
+        if self.strategy == "parameter_server":
+            return {"chief": 1, "worker": self.workers, "ps": self.parameter_servers or 1}
         return {"worker": self.workers}
+
+    @property
+    def table_parts(self) -> int:
+        """Parts that a large embedding is made of, see ``ModelInputs.table_parts``."""
+        return self.parameter_servers or 1
 
     def _check_parts(self) -> None:
         if self.strategy in ("one_device", "mirrored"):
@@ -112,9 +126,13 @@ class TrainOptions:
                 f"strategy {self.strategy} runs in one process; give workers: 1, or strategy: multi_worker_mirrored"
             )
             _require(self.workers == 1, "workers", self.workers, remedy)
-        if self.strategy == "one_device":
-            remedy = "strategy one_device has one; give devices_per_worker: 1, or strategy: mirrored"
+        if self.strategy in ("one_device", "parameter_server"):
+            remedy = f"strategy {self.strategy} drives one a process; give devices_per_worker: 1, or strategy: mirrored"
             _require(self.devices_per_worker == 1, "devices_per_worker", self.devices_per_worker, remedy)
+        if self.parameter_servers is not None:
+            _require(self.parameter_servers >= 1, "parameter_servers", self.parameter_servers, "give 1 or more")
+            remedy = f"strategy {self.strategy} has none; leave it out, or give strategy: parameter_server"
+            _require(self.strategy == "parameter_server", "parameter_servers", self.parameter_servers, remedy)
         shards = self.virtual_shards
         _require(
             self.batch_size % shards == 0,
@@ -123,7 +141,8 @@ class TrainOptions:
             f"each of {shards} virtual shards gives its share of a batch; give a multiple of num_virtual_shards, "
             f"for example {max(1, round(self.batch_size / shards)) * shards}, or leave num_virtual_shards out",
         )
-        if shards % (self.workers * self.devices_per_worker):
+        # Under parameter_server every step is made by one worker, with a whole batch.
+        if self.strategy != "parameter_server" and shards % (self.workers * self.devices_per_worker):
             raise ValueError(self._indivisible(shards))
         if self.base_port is not None:
             highest = 65536 - sum(self.processes.values())
@@ -148,7 +167,8 @@ class ModelOptions:
     """The ``model`` block.
 
     Args:
-      build: A built-in (``mlp``, ``linear``), or ``module:function`` that returns a ``keras.Model``.
+      build: A built-in (``mlp``, ``linear``, ``factorization_machine``), or ``module:function`` that returns a
+        ``keras.Model``.
       parameters: Handed to it as they are; beside ``run_fn`` they are that function's ``custom_config``.
     """
 

@@ -77,6 +77,9 @@ def make_engine(options: TrainOptions, task: Task) -> Engine:
       ConfigurationError: This machine has not the devices that the options ask for.
       tf.errors.OpError: The group did not come together.
     """
+    from lockstep.components.trainer.asynchronous import Asynchronous
     from lockstep.components.trainer.synchronous import Synchronous
 
+    if options.strategy == "parameter_server":
+        return Asynchronous(options, task)
     return Synchronous(options, task)

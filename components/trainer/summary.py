@@ -34,6 +34,7 @@ class Attempt:
       cause: Why it failed; None for the attempt that finished.
       worker: Whose failure it was; None if nobody's.
       signal_name: Of the signal that killed that worker, like ``SIGKILL``.
+      replacements: Why workers were replaced alone, in order, while the attempt went on.
     """
 
     attempt: int
@@ -45,6 +46,7 @@ class Attempt:
     cause: str | None = None
     worker: int | None = None
     signal_name: str | None = None
+    replacements: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,8 +74,8 @@ class TrainingOutcome:
 
     @property
     def restarts(self) -> int:
-        """How often the group was started again."""
-        return len(self.attempts) - 1
+        """How often the group, or a worker of it alone, was started again."""
+        return len(self.attempts) - 1 + sum(len(attempt.replacements) for attempt in self.attempts)
 
 
 def training_summary(

@@ -6,6 +6,7 @@ States of a training, and what leads from one to the next::
     STARTING --start_timeout_s is over------------------------------> FAILED
     STARTING, TRAINING --a worker fails, or ends before it is done--> FAILED
     TRAINING --a worker is silent for heartbeat_timeout_s-----------> FAILED
+    TRAINING --a worker that can be replaced alone fails, and a restart is left--> TRAINING  (it alone started again)
     TRAINING --every worker is done---------------------------------> DONE
     FAILED   --a restart is left------------------------------------> STARTING   (all killed, all started again)
     FAILED   --no restart is left, or the disk is full--------------> StepFailed
@@ -42,6 +43,7 @@ __all__ = ["Supervisor"]
 _POLL_S = 0.1
 _PROGRESS_S = 0.5
 _FULL_BYTES = 16 << 10  # where the logs are: on a full disk a worker cannot even say why it ends
+_NAMES = {"worker": "worker {}", "chief": "the coordinator", "ps": "parameter server {}"}
 _NUM_EARLIER = 3  # attempts told beside the last one
 _EXIT_GRACE_S = 10.0  # from the last worker's `done` to the end of its process: more is a hang at interpreter exit
 
@@ -80,6 +82,7 @@ class Supervisor:
         self._begin_s = 0.0
         self._loss: float | None = None
         self._attempts: list[Attempt] = []
+        self._replacements: list[str] = []
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:
@@ -101,6 +104,7 @@ class Supervisor:
         with _caught_signals() as signals:
             while True:
                 number = len(self._attempts) + 1
+                self._replacements = []
                 try:
                     outcome = self._run_attempt(number, signals)
                 finally:
@@ -110,27 +114,29 @@ class Supervisor:
                     return self._outcome(outcome)
                 self._raise_unless_worth_another(outcome)
                 _logger.warning("attempt %d failed: %s", number, _described(outcome))
-                _progress.info("restart %d of %d: %s", number, self._options.max_restarts, outcome.cause)
+                _progress.info("restart %d of %d: %s", self._num_restarts, self._options.max_restarts, outcome.cause)
 
     def _run_attempt(self, number: int, signals: "_Signals") -> "_Finished | Failure":
         start_s = self._clock()
-        watch = GroupWatch(
+        group = WorkerGroup(
+            command=self._command(number),
             num_workers=self._options.workers,
+            attempt=number,
+            run_dir=self._run_dir,
+            num_parameter_servers=self._options.processes.get("ps", 0),
+        )
+        watch = GroupWatch(
+            names=[_NAMES[role].format(index) for role, index in group.members],
+            servers=frozenset(range(1, len(group.members))) if group.num_parameter_servers else frozenset(),
+            replaceable=frozenset(range(1, 1 + group.num_workers)) if group.num_parameter_servers else frozenset(),
             now_s=start_s,
             start_timeout_s=self._options.start_timeout_s,
             heartbeat_timeout_s=self._options.heartbeat_timeout_s,
         )
-        progress = _ProgressReport(options=self._options, restarts=number - 1)
+        progress = _ProgressReport(options=self._options, restarts=lambda: self._num_restarts)
         if number == 1:
             _progress.info("starting %d worker%s", self._options.workers, "" if self._options.workers == 1 else "s")
-        self._launcher.start(
-            WorkerGroup(
-                command=self._command(number),
-                num_workers=self._options.workers,
-                attempt=number,
-                run_dir=self._run_dir,
-            )
-        )
+        self._launcher.start(group)
         failure = self._watch(watch, progress, signals)
         if watch.chief is not None:
             self._loss = watch.chief.loss
@@ -145,8 +151,10 @@ class Supervisor:
                 cause=failure.cause if failure else None,
                 worker=failure.worker if failure else None,
                 signal_name=failure.signal_name if failure else None,
+                replacements=tuple(self._replacements),
             )
         )
+        self._replacements = []
         return failure or _Finished(done=watch.done_events, examples_per_s=progress.mean_per_s)
 
     def _watch(self, watch: GroupWatch, progress: "_ProgressReport", signals: "_Signals") -> Failure | None:
@@ -156,8 +164,8 @@ class Supervisor:
             signals.raise_if_caught(self._run_dir)
             now_s = self._clock()
             watch.observe(self._launcher.poll(), now_s)
-            failure = watch.failure(now_s)
-            if failure is not None:
+            failure = None if watch.is_done else watch.failure(now_s)
+            if failure is not None and not self._replaces(failure, watch):
                 return failure
             progress.report(watch, now_s)
             if watch.is_done:
@@ -168,6 +176,24 @@ class Supervisor:
                     _logger.warning("workers that are done do not end; they are killed %.0f s later", _EXIT_GRACE_S)
                     return None
             self._sleep(_POLL_S)
+
+    @property
+    def _num_restarts(self) -> int:
+        """Starts of the group, or of a worker of it alone, beside the first."""
+        return len(self._attempts) + sum(len(a.replacements) for a in self._attempts) + len(self._replacements)
+
+    def _replaces(self, failure: Failure, watch: GroupWatch) -> bool:
+        """Starts another process in the place of one that failed, if the rest can go on meanwhile."""
+        if failure.worker is None or not watch.can_replace(failure):
+            return False
+        if self._num_restarts >= self._options.max_restarts:
+            return False
+        self._replacements.append(failure.cause)
+        self._launcher.replace(failure.worker)
+        watch.replaced(failure.worker, self._clock())
+        _logger.warning("process %d is replaced: %s", failure.worker, _described(failure))
+        _progress.info("restart %d of %d: %s", self._num_restarts, self._options.max_restarts, failure.cause)
+        return True
 
     def _outcome(self, finished: "_Finished") -> TrainingOutcome:
         digests = {event.worker: event.digest for event in finished.done}
@@ -207,7 +233,7 @@ class Supervisor:
             )
         if self._fails_alike(failure):
             raise StepFailed(f"training failed twice in the same way, so it is not tried again: {_described(failure)}")
-        if len(self._attempts) > self._options.max_restarts:
+        if self._num_restarts > self._options.max_restarts:
             earlier = "".join(f"\nAttempt {a.attempt}: {a.cause}" for a in self._attempts[-1 - _NUM_EARLIER : -1])
             raise StepFailed(
                 f"training failed in attempt {len(self._attempts)}, and max_restarts: {self._options.max_restarts} "
@@ -226,9 +252,9 @@ class _Finished:
 class _ProgressReport:
     """Tells how far an attempt is, when there is news, at most twice a second."""
 
-    def __init__(self, *, options: TrainOptions, restarts: int) -> None:
+    def __init__(self, *, options: TrainOptions, restarts: Callable[[], int]) -> None:
         self._options = options
-        self._restarts = "" if not restarts else f", {restarts} restart{'s' if restarts > 1 else ''}"
+        self._count_restarts = restarts
         self._next_s = 0.0
         self._said = ""
         self._first: WorkerEvent | None = None
@@ -241,6 +267,11 @@ class _ProgressReport:
             return None
         num_records = (self._last.total_records or 0) - (self._first.total_records or 0)
         return round(num_records / (self._last.time - self._first.time), 1) or None
+
+    @property
+    def _restarts(self) -> str:
+        count = self._count_restarts()
+        return "" if not count else f", {count} restart{'s' if count > 1 else ''}"
 
     def report(self, watch: GroupWatch, now_s: float) -> None:
         self._last = watch.chief

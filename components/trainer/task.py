@@ -67,6 +67,11 @@ class Task:
         return self.number == 0
 
     @property
+    def is_server(self) -> bool:
+        """Whether this process only does what a coordinator asks."""
+        return "chief" in self.cluster and not self.is_chief
+
+    @property
     def num_workers(self) -> int:
         """Processes that train."""
         return len(self.cluster["worker"])

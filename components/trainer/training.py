@@ -169,7 +169,13 @@ class Training:
         spec = self._spec
         columns, weights, _ = self._first_batch()
         try:
-            model = models.build_model(spec.model, self._transform_output, spec.label, spec.label_kind)
+            model = models.build_model(
+                spec.model,
+                self._transform_output,
+                spec.label,
+                spec.label_kind,
+                table_parts=spec.options.table_parts,
+            )
             features = loop.model_columns(model, columns, spec.label)
             check_output(model, features, weights, spec.model.build, spec.label_kind)
         except UserError:

@@ -41,7 +41,12 @@ def main(arguments: Sequence[str]) -> NoReturn:
     task = Task.from_tf_config(os.environ.get("TF_CONFIG"), spec.options)
     # Appended: a folder of the user's called `components` or `tests` must not shadow an installed package.
     sys.path.extend(path for path in spec.import_paths if path not in sys.path)
-    code = run(spec, task, Reporter(task.number, sys.stdout), attempt=options.attempt)
+    reporter = Reporter(task.number, sys.stdout)
+    if task.is_server:
+        from lockstep.components.trainer.server import serve
+
+        serve(task, reporter)
+    code = run(spec, task, reporter, attempt=options.attempt)
     sys.stdout.flush()
     sys.stderr.flush()
     # Not `sys.exit`: TensorFlow's destructors may hang or crash once everything is written.

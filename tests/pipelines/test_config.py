@@ -109,7 +109,7 @@ def test_every_example_is_valid(name: str, tmp_path: pathlib.Path) -> None:
         (
             MINIMAL,
             ["model.build=mpl"],
-            "model.build: 'mpl' is not allowed; give one of mlp, linear, or module:function",
+            "model.build: 'mpl' is not allowed; give one of mlp, linear, factorization_machine, or module",
         ),
         (MINIMAL, ["data.path=~nosuchuser/x.csv"], "~nosuchuser/x.csv: "),
         (MINIMAL, ["train.steps=" + "[" * 5000], "--set train.steps="),

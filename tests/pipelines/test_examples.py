@@ -5,6 +5,7 @@ import importlib.metadata
 import json
 import pathlib
 import re
+import subprocess
 import sys
 
 import numpy as np
@@ -14,6 +15,7 @@ from lockstep.components import package_files
 from lockstep.components.errors import ConfigurationError
 from lockstep.components.pusher.versions import served_version
 from lockstep.components.record_manifest import Manifest
+from lockstep.pipelines import config
 from lockstep.pipelines.config import PipelineConfig, load_config
 from tests.pipelines.conftest import Project
 
@@ -152,6 +154,23 @@ def test_linear_answers_raw_rows(linear: ExampleRun, tmp_path: pathlib.Path) -> 
         predictions = [float(row["prediction"]) for row in csv.DictReader(stream)]
     # The standard error of a prediction in a corner of the data is 1 MWh * sqrt(7 / 210).
     assert predictions == pytest.approx([3 + 0.12 * area - 0.4 * insulation for area, insulation in rows], abs=0.6)
+
+
+def test_the_recommenders_data_are_made_by_the_program_in_it() -> None:
+    """What its comment says is what is in the file."""
+    folder = pathlib.Path(config.__file__).parent / "examples"
+    lines = (folder / "recommender.yaml").read_text(encoding="utf-8").splitlines()
+    program = "\n".join(line.removeprefix("#     ") for line in lines if line.startswith("#     "))
+    made = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert made == (folder / "recommender.csv").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_recommender_learns_asynchronously(tmp_path: pathlib.Path) -> None:
+    """Two workers, a table over two parameter servers: the error comes near the noise, which nobody can predict."""
+    run = ExampleRun("recommender", tmp_path)
+    assert run.exit_code == 0, run.stderr
+    assert 0.3 < run.metrics()["rmse"] < 0.4
 
 
 def _transformed_rows(run: ExampleRun, split: str) -> tuple["np.ndarray", "np.ndarray"]:

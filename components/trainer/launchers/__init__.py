@@ -16,29 +16,46 @@ class WorkerGroup:
     """One start of a group of workers.
 
     Args:
-      command: Program and arguments, the same for each worker; ``TF_CONFIG`` in its environment tells a worker which
+      command: Program and arguments, the same for each process; ``TF_CONFIG`` in its environment tells a process which
         one it is.
       num_workers: 1 or more.
       attempt: 1 for the first start of the training, one more for every restart.
-      run_dir: Folder of the run; every launcher leaves the workers' logs in it.
+      run_dir: Folder of the run; every launcher leaves the processes' logs in it.
+      num_parameter_servers: Above 0 the group is a coordinator, the workers and so many parameter servers.
     """
 
     command: tuple[str, ...]
     num_workers: int
     attempt: int
     run_dir: Path
+    num_parameter_servers: int = 0
 
-    def log_path(self, worker: int) -> Path:
-        """Everything that worker ``worker`` writes to its standard output and standard error in this attempt."""
-        return self.run_dir / f"worker-{worker}.attempt-{self.attempt}.log"
+    @property
+    def members(self) -> tuple[tuple[str, int], ...]:
+        """Role and index, as of ``TF_CONFIG``, of each process; their order numbers the processes, 0 is the chief."""
+        workers = [("worker", index) for index in range(self.num_workers)]
+        if not self.num_parameter_servers:
+            return tuple(workers)
+        return (("chief", 0), *workers, *(("ps", index) for index in range(self.num_parameter_servers)))
+
+    def log_path(self, worker: int, start: int = 1) -> Path:
+        """Everything that process ``worker`` writes to its standard output and standard error in this attempt.
+
+        Args:
+          worker: Its number.
+          start: 1 for its start with the group, one more for every time that it was replaced alone.
+        """
+        role, index = self.members[worker]
+        replaced = f".{start}" if start > 1 else ""
+        return self.run_dir / f"{role}-{index}.attempt-{self.attempt}{replaced}.log"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WorkerStatus:
-    """What is known of one worker since the last poll.
+    """What is known of one process since the last poll.
 
     Args:
-      worker: Its index; 0 is the chief.
+      worker: Its number; 0 is the chief.
       exit_code: None while it runs; its exit code, or ``-n`` if signal ``n`` killed it.
       new_lines: Whole lines of output since the last poll, without line ends. An ended worker's last status holds
         everything that it still wrote.
@@ -63,6 +80,13 @@ class Launcher(Protocol):
 
     def poll(self) -> tuple[WorkerStatus, ...]:
         """Returns the status of every worker of the group, in the order of their indices; does not block."""
+
+    def replace(self, worker: int) -> None:
+        """Ends one process of the group by force and starts it again, alone, at the same address.
+
+        Raises:
+          StepFailed: It cannot be started.
+        """
 
     def stop(self) -> None:
         """Ends every worker of the group by force, with the processes it started, and waits until they are gone.

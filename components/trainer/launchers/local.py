@@ -57,10 +57,10 @@ class LocalLauncher:
             num_workers=group.num_workers,
             devices_per_worker=self._devices_per_worker,
         )
-        ports = self._choose_ports(group.num_workers)
+        ports = self._choose_ports(len(group.members))
         try:
-            for worker in range(group.num_workers):
-                self._workers.append(_start_worker(group, worker, ports, dealt[worker]))
+            for number in range(len(group.members)):
+                self._workers.append(_start_worker(_Place(group, number, tuple(ports), dealt)))
         except OSError as e:
             self.stop()
             raise StepFailed(f"workers cannot be started on this machine: {e}") from e
@@ -72,6 +72,19 @@ class LocalLauncher:
         """Returns what happened since the last poll."""
         return tuple(worker.status() for worker in self._workers)
 
+    def replace(self, worker: int) -> None:
+        """Kills one worker's session and starts it again at the same port, with a log of its own.
+
+        Raises:
+          StepFailed: The old one does not go, or the system refuses a file or a process.
+        """
+        old = self._workers[worker]
+        _kill([old])
+        try:
+            self._workers[worker] = _start_worker(dataclasses.replace(old.place, start=old.place.start + 1))
+        except OSError as e:
+            raise StepFailed(f"workers cannot be started on this machine: {e}") from e
+
     def stop(self) -> None:
         """Kills the sessions of all workers with SIGKILL: TensorFlow swallows SIGTERM.
 
@@ -79,12 +92,7 @@ class LocalLauncher:
           StepFailed: A process is still there half a minute after SIGKILL, stuck inside the kernel.
         """
         workers, self._workers = self._workers, []
-        for worker in workers:
-            worker.kill()
-        deadline = time.monotonic() + _STOP_TIMEOUT_S
-        _end_sessions({worker.process.pid for worker in workers}, deadline)
-        for worker in workers:
-            worker.reap(deadline)
+        _kill(workers)
 
     def _choose_ports(self, count: int) -> list[int]:
         if self._base_port is None:
@@ -95,11 +103,35 @@ class LocalLauncher:
         return ports
 
 
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    """Which process of which group it is, and how often it was started; ports of all, GPUs of the workers."""
+
+    group: WorkerGroup
+    number: int
+    ports: tuple[int, ...]
+    gpus: tuple[tuple[str, ...], ...]
+    start: int = 1
+
+    @property
+    def environment(self) -> dict[str, str]:
+        members = self.group.members
+        cluster: dict[str, list[str]] = {}
+        for (role, _), port in zip(members, self.ports, strict=True):
+            cluster.setdefault(role, []).append(f"{_HOST}:{port}")
+        role, index = members[self.number]
+        config = {"cluster": cluster, "task": {"type": role, "index": index}}
+        environment = {**os.environ, "TF_CONFIG": json.dumps(config)}
+        if any(self.gpus):
+            environment[gpus.VARIABLE] = ",".join(self.gpus[index]) if role == "worker" else "-1"
+        return environment
+
+
 @dataclasses.dataclass
 class _Worker:
-    """One running worker, and how far its log has been read."""
+    """One running process, and how far its log has been read."""
 
-    index: int
+    place: _Place
     process: subprocess.Popen[bytes]
     log_path: Path
     log_offset: int = 0
@@ -108,7 +140,7 @@ class _Worker:
     def status(self) -> WorkerStatus:
         exit_code = self._exit_code()  # before the log is read: an ended worker writes nothing more
         return WorkerStatus(
-            worker=self.index,
+            worker=self.place.number,
             exit_code=exit_code,
             new_lines=self._read_lines(ended=exit_code is not None),
             log_path=self.log_path,
@@ -145,34 +177,36 @@ class _Worker:
             self.process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired as e:
             raise StepFailed(
-                f"worker {self.index}: process {self.process.pid} is still there {_STOP_TIMEOUT_S:g} s after SIGKILL; "
+                f"process {self.process.pid} of the group is still there {_STOP_TIMEOUT_S:g} s after SIGKILL; "
                 "it hangs inside the kernel, often on a network file system; restart the machine if it stays"
             ) from e
 
 
-def _start_worker(group: WorkerGroup, worker: int, ports: list[int], own_gpus: tuple[str, ...]) -> _Worker:
-    worker_dir = RunFiles(group.run_dir).worker_dir(worker)
+def _start_worker(place: _Place) -> _Worker:
+    worker_dir = RunFiles(place.group.run_dir).worker_dir(place.number)
     worker_dir.mkdir(parents=True, exist_ok=True)
-    config = {
-        "cluster": {"worker": [f"{_HOST}:{port}" for port in ports]},
-        "task": {"type": "worker", "index": worker},
-    }
-    environment = {**os.environ, "TF_CONFIG": json.dumps(config)}
-    if own_gpus:
-        environment[gpus.VARIABLE] = ",".join(own_gpus)
-    log_path = group.log_path(worker)
+    log_path = place.group.log_path(place.number, place.start)
     log_path.unlink(missing_ok=True)  # events of an earlier run would be taken for this one's
     with log_path.open("ab") as log:  # appending: standard output and error must not overwrite each other
         process = subprocess.Popen(
-            group.command,
+            place.group.command,
             cwd=worker_dir,
-            env=environment,
+            env=place.environment,
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
             start_new_session=True,
         )
-    return _Worker(worker, process, log_path)
+    return _Worker(place, process, log_path)
+
+
+def _kill(workers: list[_Worker]) -> None:
+    for worker in workers:
+        worker.kill()
+    deadline = time.monotonic() + _STOP_TIMEOUT_S
+    _end_sessions({worker.process.pid for worker in workers}, deadline)
+    for worker in workers:
+        worker.reap(deadline)
 
 
 def _free_ports(count: int) -> list[int]:

@@ -93,12 +93,15 @@ def test_an_absent_key_is_refused() -> None:
         ({"strategy": "mirrored"}, "workers: 2 is not allowed; strategy mirrored runs in one process"),
         (
             {"strategy": "one_device", "workers": 1, "devices_per_worker": 2},
-            "devices_per_worker: 2 is not allowed; strategy one_device has one",
+            "devices_per_worker: 2 is not allowed; strategy one_device drives one a process",
         ),
         (
             {"devices_per_worker": 5},
             "workers: 2 with devices_per_worker: 5 is not allowed .* the two that divides 24, or batch_size: 250",
         ),
+        ({"parameter_servers": 2}, "parameter_servers: 2 is not allowed; strategy multi_worker_mirrored has none"),
+        ({"strategy": "parameter_server", "parameter_servers": 0}, "parameter_servers: 0 is not allowed"),
+        ({"strategy": "parameter_server", "devices_per_worker": 2}, "devices_per_worker: 2 is not allowed"),
         ({"devices_per_worker": 0}, "devices_per_worker: 0 is not allowed; give 1 or more"),
         ({"workers": 5}, "workers: 5 is not allowed with batch_size: 240, .* divides 24, or batch_size: 250"),
         ({"batch_size": 250, "num_virtual_shards": 24}, "batch_size: 250 is not allowed; .* for example 240"),
@@ -132,3 +135,13 @@ def test_run_files_lie_in_the_run_folder() -> None:
 def test_virtual_shards_follow_from_the_batch_and_never_from_the_workers(batch_size: int, shards: int) -> None:
     """Any batch size works with one worker; what most numbers of workers divide is taken."""
     assert TrainOptions(batch_size=batch_size, workers=1).virtual_shards == shards
+
+
+def test_processes_of_each_strategy() -> None:
+    """Workers alone; under ``parameter_server`` a coordinator before them and the servers of variables behind. A step's
+    batch is one worker's there, so their number need not divide it.
+    """
+    assert TrainOptions(workers=3).processes == {"worker": 3}
+    options = TrainOptions(strategy="parameter_server", workers=5, parameter_servers=2)
+    assert options.processes == {"chief": 1, "worker": 5, "ps": 2}
+    assert TrainOptions(strategy="parameter_server").processes == {"chief": 1, "worker": 2, "ps": 1}

@@ -4,6 +4,7 @@ import dataclasses
 import logging
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,10 @@ class Clock:
 class ScriptedLauncher:
     """Plays one script a worker and attempt; keeps what it was told to do."""
 
-    def __init__(self, clock: Clock, *attempts: list[Script]) -> None:
+    def __init__(self, clock: Clock, *attempts: list[Script], replacements: Sequence[Script] = ()) -> None:
         self._clock = clock
         self._attempts = list(attempts)
+        self._replacements = list(replacements)
         self._group: WorkerGroup | None = None
         self._scripts: list[Script] = []
         self._exit_codes: dict[int, int] = {}
@@ -83,6 +85,14 @@ class ScriptedLauncher:
                 )
             )
         return tuple(statuses)
+
+    def replace(self, worker: int) -> None:
+        """Begins one worker's next script, the one after the attempt's others."""
+        self.calls.append(f"replace {worker}")
+        elapsed_s = self._clock() - self._start_s
+        script = self._replacements.pop(0)
+        self._scripts[worker] = [(elapsed_s + after_s, what) for after_s, what in script]
+        self._exit_codes.pop(worker, None)
 
     def stop(self) -> None:
         """Notes that it was called."""
@@ -136,10 +146,10 @@ class Run:
         return self.supervisor.run()
 
 
-def training_of(tmp_path: Path, *attempts: list[Script], **options: Any) -> Run:
+def training_of(tmp_path: Path, *attempts: list[Script], replacements: Sequence[Script] = (), **options: Any) -> Run:
     """A training of two workers with one list of scripts an attempt."""
     clock = Clock()
-    launcher = ScriptedLauncher(clock, *attempts)
+    launcher = ScriptedLauncher(clock, *attempts, replacements=replacements)
     values = {"workers": 2, "steps": 1000, "start_timeout_s": 30.0, "heartbeat_timeout_s": 10.0, **options}
     supervisor = Supervisor(
         launcher=launcher,
@@ -234,6 +244,86 @@ def test_only_the_last_attempts_are_told(tmp_path: Path) -> None:
         training_of(tmp_path, *attempts, max_restarts=5).run()
     _, *earlier = str(caught.value).splitlines()
     assert earlier == [f"Attempt {n}: worker 1 was killed by SIGKILL at step {n}" for n in (3, 4, 5)]
+
+
+def serving(number: int, *, until_s: float = 60.0) -> Script:
+    """A worker or parameter server that beats every second."""
+    beats: Script = [(float(second), event("heartbeat", number, step=0)) for second in range(1, int(until_s) + 1)]
+    return [(0.1, event("started", number)), *beats]
+
+
+# The coordinator, two workers and a parameter server.
+PARAMETER_SERVER = {"strategy": "parameter_server", "workers": 2, "parameter_servers": 1}
+
+
+def coordinating(until_s: float = 8.0) -> Script:
+    """A coordinator that does a step a second and exports."""
+    return [
+        *training(0, until_s=until_s),
+        (until_s + 0.5, event("exporting", 0)),
+        (until_s + 1.0, event("done", 0, step=int(until_s) - 2, digest="d", records=128)),
+        (until_s + 1.2, 0),
+    ]
+
+
+def test_a_dead_server_of_steps_is_replaced_alone(tmp_path: Path) -> None:
+    """The rest goes on; the attempt tells the cause, and it counts as a restart. Servers are never done: the launcher
+    ends them when the coordinator has ended.
+    """
+    dying: Script = [*serving(1, until_s=5), (5.2, -signal.SIGKILL)]
+    run = training_of(
+        tmp_path, [coordinating(), dying, serving(2), serving(3)], replacements=[serving(1)], **PARAMETER_SERVER
+    )
+    outcome = run.run()
+    assert run.launcher.calls == ["start", "replace 1", "stop"]
+    (attempt,) = outcome.attempts
+    assert attempt.replacements == ("worker 0 was killed by SIGKILL at step 3",)
+    assert (attempt.cause, outcome.restarts, outcome.records, outcome.digest) == (None, 1, (128,), "d")
+
+
+def test_a_silent_server_of_steps_is_replaced_too(tmp_path: Path) -> None:
+    """A stopped worker gives no sign of life; nobody waits for it longer than for any other."""
+    run = training_of(
+        tmp_path,
+        [coordinating(20), serving(1, until_s=4), serving(2), serving(3)],
+        replacements=[serving(1)],
+        **PARAMETER_SERVER,
+    )
+    (attempt,) = run.run().attempts
+    assert attempt.replacements[0].startswith("worker 0 gave no sign of life for heartbeat_timeout_s: 10, at step")
+
+
+@pytest.mark.parametrize(
+    ("number", "cause"),
+    [
+        (3, "parameter server 0 was killed by SIGKILL at step 3"),
+        (0, "the coordinator was killed by SIGKILL at step 3"),
+    ],
+)
+def test_a_dead_parameter_server_or_coordinator_restarts_the_group(tmp_path: Path, number: int, cause: str) -> None:
+    """What they hold is gone; nobody can take their place."""
+    attempt = [training(0, until_s=60), serving(1), serving(2), serving(3)]
+    attempt[number] = [*(item for item in attempt[number] if item[0] < 5.2), (5.2, -signal.SIGKILL)]
+    run = training_of(tmp_path, attempt, [coordinating(), serving(1), serving(2), serving(3)], **PARAMETER_SERVER)
+    outcome = run.run()
+    assert run.launcher.calls == ["start", "stop", "start", "stop"]
+    assert [attempt.cause for attempt in outcome.attempts] == [cause, None]
+
+
+def test_replacements_are_bounded_as_restarts(tmp_path: Path) -> None:
+    """Both together are at most ``max_restarts``."""
+    dying: Script = [*serving(1, until_s=5), (5.2, -signal.SIGKILL)]
+    again: Script = [(1.0, event("heartbeat", 1, step=0)), (1.5, -signal.SIGKILL)]
+    run = training_of(
+        tmp_path,
+        [coordinating(30), dying, serving(2), serving(3)],
+        replacements=[again],
+        max_restarts=1,
+        **PARAMETER_SERVER,
+    )
+    with pytest.raises(StepFailed, match="max_restarts: 1 allows no more: worker 0 was killed by SIGKILL"):
+        run.run()
+    assert run.launcher.calls == ["start", "replace 1", "stop"]
 
 
 def failing(worker: int, error: str) -> Script:

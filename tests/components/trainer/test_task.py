@@ -29,3 +29,14 @@ def test_a_group_that_is_not_the_specified_one_is_refused(text: str | None, work
     """The message names the variable."""
     with pytest.raises(ValueError, match="TF_CONFIG"):
         Task.from_tf_config(text, TrainOptions(workers=workers))
+
+
+def test_a_task_of_a_group_with_parameter_servers_knows_its_number() -> None:
+    """Processes count in the order of the roles; all but the chief serve it."""
+    cluster = {"chief": ["a:1"], "worker": ["a:2", "a:3"], "ps": ["a:4"]}
+    options = TrainOptions(strategy="parameter_server", workers=2)
+    places = [("chief", 0, 0), ("worker", 0, 1), ("worker", 1, 2), ("ps", 0, 3)]
+    for role, index, number in places:
+        task = Task.from_tf_config(json.dumps({"cluster": cluster, "task": {"type": role, "index": index}}), options)
+        assert (task.number, task.is_chief, task.is_server) == (number, number == 0, number > 0)
+        assert (task.num_workers, task.num_neighbours) == (2, 4)

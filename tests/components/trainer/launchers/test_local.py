@@ -297,3 +297,29 @@ def test_each_worker_sees_the_gpus_dealt_to_it(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
     launcher.start(group(tmp_path, "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])", num_workers=2))
     assert ended(launcher)[1] == [["3"], ["5"]]
+
+
+def test_a_replaced_process_has_its_place_and_a_log_of_its_own(tmp_path: Path, launcher: LocalLauncher) -> None:
+    """Same role, index and address; the old process is gone, the others are not touched."""
+    program = WATCH_STDIN + "print(os.getpid(), os.environ['TF_CONFIG'], flush=True)\nthreading.Event().wait()"
+    launcher.start(
+        WorkerGroup(
+            command=(sys.executable, "-I", "-S", "-c", program),
+            num_workers=2,
+            attempt=1,
+            run_dir=tmp_path,
+            num_parameter_servers=1,
+        )
+    )
+    before = lines_of(launcher, 2, 1)[0]
+    launcher.replace(2)
+    assert not Path(f"/proc/{before.split()[0]}").exists()
+    after = lines_of(launcher, 2, 1)[0]
+    assert after.split(" ", 1)[1] == before.split(" ", 1)[1]
+    config = json.loads(after.split(" ", 1)[1])
+    assert config["task"] == {"type": "worker", "index": 1}
+    assert {role: len(addresses) for role, addresses in config["cluster"].items()} == {"chief": 1, "worker": 2, "ps": 1}
+    statuses = launcher.poll()
+    assert [status.exit_code for status in statuses] == [None] * 4
+    assert statuses[2].log_path == tmp_path / "worker-1.attempt-1.2.log"
+    assert statuses[3].log_path == tmp_path / "ps-0.attempt-1.log"

@@ -1,0 +1,152 @@
+"""Asynchronous training: a coordinator deals steps to workers, which read and change variables on parameter servers.
+
+What is exact: every step up to ``steps`` is dealt once, with the records that its number names, and counted by the
+coordinator when its result has come. A worker that dies in the middle may have applied the step in part or whole;
+another worker makes it again then, so its records may weigh twice. Nothing else repeats and nothing is left out.
+Variables are changed without locks: two workers' updates of the same value may overtake each other, Keras' own count
+(``optimizer.iterations``) loses some of its additions and is set right at each checkpoint.
+"""
+
+import collections
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lockstep.components.trainer.input_pipeline import ReplicaInputs, TrainingInput, worker_input
+from lockstep.components.trainer.loop import Call
+from lockstep.components.trainer.records import Records
+from lockstep.components.trainer.spec import TrainOptions
+from lockstep.components.trainer.step_function import weighted_loss
+from lockstep.components.trainer.task import Task
+
+if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
+
+    from lockstep.components.trainer.strategies import Built
+
+_log = logging.getLogger(__name__)
+
+_CALLS_AHEAD = 2  # for each worker: one that it works on, and one that waits for it
+_LARGE_TABLE_BYTES = 64 * 2**20
+
+
+class Asynchronous:
+    """Engine of ``parameter_server``, in the coordinator; see ``strategies.Engine``.
+
+    The coordinator reads the records too, so that the step alone says which ones it takes, whoever makes it.
+
+    Args:
+      options: The ``train`` block.
+      task: The coordinator's place.
+
+    Raises:
+      tf.errors.OpError: The group did not come together.
+    """
+
+    def __init__(self, options: TrainOptions, task: Task) -> None:
+        import tensorflow as tf
+
+        # Or a call to a worker that is gone waits for it for minutes.
+        os.environ["GRPC_FAIL_FAST"] = "use_caller"
+        self._options = options
+        resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+        self._strategy = tf.distribute.ParameterServerStrategy(resolver)
+        self._coordinator = tf.distribute.coordinator.ClusterCoordinator(self._strategy)
+        self._num_ahead = _CALLS_AHEAD * task.num_workers
+
+    def scope(self) -> AbstractContextManager[Any]:
+        """Returns where variables lie on the parameter servers, in turn."""
+        return self._strategy.scope()  # type: ignore[no-any-return]
+
+    def input(self, records: Records) -> TrainingInput | ReplicaInputs:
+        """Returns all records: a step is one batch, and one worker makes it."""
+        return worker_input(records, self._options, worker=0, num_workers=1)
+
+    def prepare(self, built: "Built") -> None:
+        """Takes what was built, and warns about a large table that lies in one place."""
+        import tensorflow as tf
+
+        self._built = built
+        self._function = tf.function(self._steps, autograph=False, reduce_retracing=True)
+        if (self._options.parameter_servers or 1) > 1:
+            for variable in built.model.trainable_variables:
+                if len(variable.shape) == 2 and 4 * np.prod(variable.shape) >= _LARGE_TABLE_BYTES:
+                    _warn_of_table(variable)
+
+    def variables(self) -> "list[tf.Variable]":
+        """Returns the weights and the optimizer's variables."""
+        return [v.value for v in [*self._built.model.weights, *self._built.optimizer.variables]]
+
+    def resume(self, step: int) -> None:
+        """Goes on from ``step``: there is nothing to do."""
+
+    def run(self, batches: "Iterator[Any]", calls: Iterable[Call]) -> "Iterator[np.ndarray[Any, Any]]":
+        """See ``loop.Steps``; some calls are under way while the first one's losses are waited for."""
+        under_way: collections.deque[Any] = collections.deque()
+        for call in calls:
+            steps = [next(batches) for _ in range(call.size)]
+            under_way.append(self._coordinator.schedule(self._function, args=_stacked(steps)))
+            while under_way and (call.is_last or len(under_way) >= self._num_ahead):
+                yield np.asarray(under_way.popleft().fetch())
+
+    def before_save(self, step: int) -> None:
+        """Sets Keras' own count right; no step is under way."""
+        self._coordinator.join()
+        self._built.optimizer.iterations.assign(step)
+
+    def trained_model(self, rebuild: "Callable[[], keras.Model]") -> "keras.Model":
+        """Returns a model in this process' memory."""
+        model = rebuild()
+        for local, remote in zip(model.weights, self._built.model.weights, strict=True):
+            local.assign(remote.numpy())
+        return model
+
+    def _steps(self, columns: "dict[str, tf.Tensor]", weights: "tf.Tensor", totals: "tf.Tensor") -> "tf.Tensor":
+        """Makes one step for each batch; all arguments have the steps as first dimension. Runs on a worker."""
+        import tensorflow as tf
+
+        num_steps = tf.size(totals)
+
+        def one(index: "tf.Tensor", losses: "tf.TensorArray") -> "tuple[tf.Tensor, tf.TensorArray]":
+            batch = {name: column[index] for name, column in columns.items()}
+            loss = self._strategy.run(self._step, args=(batch, weights[index], totals[index]))
+            return index + 1, losses.write(index, loss)
+
+        losses = tf.TensorArray(tf.float32, size=num_steps, element_shape=[])
+        _, losses = tf.while_loop(lambda index, _: index < num_steps, one, (0, losses), parallel_iterations=1)
+        return losses.stack()
+
+    def _step(self, columns: "dict[str, tf.Tensor]", weights: "tf.Tensor", total: "tf.Tensor") -> "tf.Tensor":
+        import tensorflow as tf
+
+        built = self._built
+        with tf.GradientTape() as tape:
+            loss = weighted_loss(built.model, built.loss, columns, weights, total, built.label)
+            if built.model.losses:
+                loss += tf.cast(tf.add_n(built.model.losses), loss.dtype)
+        variables = built.model.trainable_variables
+        # Rows of a table stay rows: the rest of it never travels.
+        built.optimizer.apply(tape.gradient(loss, [variable.value for variable in variables]), variables)
+        return tf.cast(loss, tf.float32)
+
+
+def _stacked(steps: "list[Any]") -> "tuple[Any, ...]":
+    import tensorflow as tf
+
+    columns = {name: tf.stack([step[0][name] for step in steps]) for name in steps[0][0]}
+    return columns, tf.stack([step[1] for step in steps]), tf.stack([step[2] for step in steps])
+
+
+def _warn_of_table(variable: "keras.Variable") -> None:
+    size_mb = 4 * np.prod(variable.shape) / 2**20
+    _log.warning(
+        "%s, %.0f MiB, lies on one of the parameter servers; an embedding that is dealt over all of them is "
+        "lockstep.components.trainer.embeddings.SplitEmbedding",
+        variable.path,
+        size_mb,
+    )
