@@ -61,7 +61,14 @@ class Site:
     @classmethod
     def kubeflow(cls, name: str, options: KubeflowOptions) -> "Site":
         """Returns Kubeflow: artifacts in an object store, user code in the image, a run has parameters."""
-        return cls(name=name, pipeline_root=options.pipeline_root, work_dir=options.work_dir, run_parameters=True)
+        return cls(
+            name=name,
+            pipeline_root=options.pipeline_root,
+            work_dir=options.work_dir,
+            # The image's working folder: a worker has one of its own.
+            import_paths=(".",),
+            run_parameters=True,
+        )
 
 
 def build_pipeline(config: PipelineConfig, site: Site) -> tfx_pipeline.Pipeline:

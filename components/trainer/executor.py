@@ -156,7 +156,7 @@ def _train_spec(
         checkpoint_dir=str(folder.checkpoint_dir.absolute()),
         export_dir=str(_local(path_utils.serving_model_dir(model.uri))),
         tensorboard_dir=str(model_run_dir.absolute() / _TENSORBOARD_NAME),
-        import_paths=step.import_paths,
+        import_paths=tuple(str(Path(folder).absolute()) for folder in step.import_paths),
         run_fn=None if step.run_fn is None else _run_fn(step.run_fn, inputs, model, folder),
     )
 

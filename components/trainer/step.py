@@ -20,7 +20,8 @@ class TrainStep:
       label_kind: What it is.
       work_dir: Local folder for checkpoints and logs of trainings that are under way or failed; made where missing. It
         must outlive the step's outputs, which TFX deletes when the step fails.
-      import_paths: Folders appended to the workers' ``sys.path`` for the user's modules.
+      import_paths: Folders appended to the workers' ``sys.path`` for the user's modules; a relative one is below the
+        executor's working folder.
       train_split: Split of the examples to train on.
       eval_split: Split to evaluate on at the end; None evaluates nothing.
       run_fn: ``module:function`` for TFX's stock Trainer, which trains instead of the loop of ``model``.

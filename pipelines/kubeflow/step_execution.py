@@ -68,6 +68,7 @@ def run_step(command: StepCommand, paths: ContainerPaths, temporary_dir: Path) -
     )
     inputs = _inputs(executor_input)
     exec_properties = {**executor_input.parameters, "code_fingerprint": command.code_fingerprint}
+    _keep_in_container(exec_properties, paths)
     driver_output = exec_properties.pop(component_driver.DRIVER_OUTPUT, "")
     if command.driver_class_path:
         text = component_driver.run_driver(command.driver_class_path, inputs, exec_properties)
@@ -82,6 +83,17 @@ def run_step(command: StepCommand, paths: ContainerPaths, temporary_dir: Path) -
     _heed(result, outputs)
     outputs_utils.tag_output_artifacts_with_version(outputs)
     _finish(executor_input, outputs, _parameters(executor_input, outputs))
+
+
+def _keep_in_container(exec_properties: dict[str, Any], paths: ContainerPaths) -> None:
+    """Puts a training's folder below the folder that stands for the container's root: its ``/tmp`` is its own."""
+    spec = exec_properties.get("spec")
+    if paths.root == "/" or not isinstance(spec, str):
+        return
+    document = json.loads(spec)
+    if isinstance(document, dict) and str(document.get("work_dir")).startswith("/tmp/"):  # noqa: S108 - a container's
+        document["work_dir"] = f"{paths.root.rstrip('/')}{document['work_dir']}"
+        exec_properties["spec"] = json.dumps(document, sort_keys=True)
 
 
 def _inputs(executor_input: ExecutorInput) -> Artifacts:
