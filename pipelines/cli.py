@@ -109,7 +109,36 @@ def _parser() -> argparse.ArgumentParser:
     )
     compiled.set_defaults(command=_compile)
     _add_emulate(commands)
+    _add_submit(commands)
     return parser
+
+
+def _add_submit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    submit = commands.add_parser("submit", help="give a package to Kubeflow Pipelines", description=_SUBMIT)
+    submit.add_argument("package", type=pathlib.Path, metavar="PACKAGE", help="a file that lockstep compile wrote")
+    submit.add_argument(
+        "--endpoint", metavar="URL", help="of Kubeflow Pipelines' API (default: what KF_PIPELINES_ENDPOINT says)"
+    )
+    submit.add_argument("--namespace", metavar="NAME", help="yours, on a Kubeflow of several users")
+    submit.add_argument("--ca-cert", metavar="FILE", help="certificates that the server's is signed by")
+    submit.add_argument("--name", metavar="NAME", help="of the new version, and of the run (default: by the time)")
+    submit.add_argument("--run", action="store_true", help="run the new version, too")
+    submit.add_argument("--experiment", metavar="NAME", help="for the run; made if absent (default: Default)")
+    submit.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="parameters",
+        metavar="KEY=VALUE",
+        help="a run-time parameter of the run, for example train_steps=300; may be repeated",
+    )
+    submit.add_argument("--wait", action="store_true", help="wait until the run has ended; exit with 1 if it failed")
+    submit.set_defaults(command=_submit)
+
+
+_SUBMIT = """Uploads a package as a new version of the pipeline of its name, and with --run runs it. Who asks is told by
+LOCKSTEP_KFP_TOKEN (a bearer token), LOCKSTEP_KFP_COOKIE (a session's cookie), or KF_PIPELINES_SA_TOKEN_PATH (a file
+with a service account's token); nothing of them is in the package."""
 
 
 def _add_emulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -177,6 +206,47 @@ def _run(options: argparse.Namespace) -> int:
     if finished.exit_code:
         _complain(finished.message, exit_code=finished.exit_code)
     return finished.exit_code
+
+
+def _submit(options: argparse.Namespace) -> int:
+    from lockstep.components.errors import ConfigurationError
+    from lockstep.pipelines.kubeflow import submission
+    from lockstep.pipelines.kubeflow.client import Connection, Server
+
+    given = {"--experiment": options.experiment, "--set": options.parameters, "--wait": options.wait}
+    if not options.run and any(given.values()):
+        raise ConfigurationError(f"{next(flag for flag, value in given.items() if value)}: needs --run")
+    server = Server.from_environ(
+        os.environ, endpoint=options.endpoint, namespace=options.namespace, ca_file=options.ca_cert
+    )
+    package = submission.read_package(options.package)
+    arguments = submission.run_arguments(package, options.parameters) if options.run else {}
+    connection = Connection(server)
+    handler = _WarningsShown(str)
+    logging.getLogger("lockstep").addHandler(handler)
+    try:
+        version = submission.upload(connection, package, options.name)
+        print(f"version: {version.link}")
+        if not options.run:
+            return 0
+        run = submission.start(
+            connection,
+            package,
+            version,
+            name=options.name,
+            experiment=options.experiment or "Default",
+            arguments=arguments,
+        )
+        print(f"run:     {run.link}", flush=True)
+        if options.wait:
+            try:
+                submission.wait(connection, run, lambda line: print(f"  {line}", flush=True))
+            except KeyboardInterrupt as e:
+                raise StepFailed(f"interrupted; the run goes on: {run.link}") from e
+            print("done")
+        return 0
+    finally:
+        logging.getLogger("lockstep").removeHandler(handler)
 
 
 def _own_name() -> str:
