@@ -73,6 +73,23 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.set_defaults(command=_run)
 
+    tune = commands.add_parser("tune-batch", help="find the quickest batch size on this machine", description=_TUNE)
+    tune.add_argument("pipeline", metavar="PIPELINE", help="a YAML file, or the name of an example; run it before")
+    tune.add_argument("--workers", type=int, metavar="N", help="processes that train together; short for train.workers")
+    tune.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="overrides",
+        metavar="KEY=VALUE",
+        help="override a key of the configuration; may be repeated",
+    )
+    tune.add_argument(
+        "--root", type=pathlib.Path, metavar="DIR", help="where its runs are (default: lockstep-runs/NAME here)"
+    )
+    tune.add_argument("--minutes", type=float, default=10.0, metavar="M", help="after that no further size is tried")
+    tune.set_defaults(command=_tune_batch)
+
     predict = commands.add_parser("predict", help="predict raw rows by a pushed model", description=_PREDICT)
     predict.add_argument("model_dir", metavar="MODEL_DIR", help="a push folder, or one version in it; also a URI")
     predict.add_argument(
@@ -185,6 +202,9 @@ checks, a process or a container a step. Exits with 1 where a step failed, and s
 _RUN = """Runs ExampleGen, StatisticsGen, SchemaGen, ExampleValidator, Transform, DistributedTrainer, Evaluator and
 Pusher. A step whose inputs, configuration and code are unchanged is taken from the cache."""
 
+_TUNE = """Trains for some seconds with one batch size after the other, each in processes of its own, on the data that
+the last run of the pipeline transformed. Prints examples/s and memory of each, and which train.batch_size to set."""
+
 _PREDICT = """Writes CSV with the column "prediction", a line for every raw row, in the order of the rows: a probability
 for a binary label, else the value. The newest version in a push folder is taken."""
 
@@ -206,6 +226,23 @@ def _run(options: argparse.Namespace) -> int:
     if finished.exit_code:
         _complain(finished.message, exit_code=finished.exit_code)
     return finished.exit_code
+
+
+def _tune_batch(options: argparse.Namespace) -> int:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"google\.")
+    from lockstep.pipelines.config import load_config
+
+    if not options.minutes > 0:
+        raise UserError(f"--minutes {options.minutes:g} is not allowed; give a number above 0")
+    overrides = list(options.overrides)
+    if options.workers is not None:
+        overrides.append(f"train.workers={options.workers}")
+    source, root = load_config(options.pipeline, overrides=overrides, root=options.root)
+    from lockstep.pipelines.batch_tuning import tune_batch
+
+    best = tune_batch(source, root, limit_s=60 * options.minutes, show=lambda line: print(line, flush=True))
+    return 0 if best else 1
 
 
 def _submit(options: argparse.Namespace) -> int:

@@ -17,6 +17,7 @@ from tfx.utils import path_utils
 from lockstep.components.artifact_uris import store_uri
 from lockstep.components.errors import ConfigurationError, DataError, StepFailed
 from lockstep.components.serving import SERVING_SIGNATURE, TRANSFORM_SIGNATURE
+from lockstep.components.trainer.launchers import Launcher
 from lockstep.components.trainer.launchers.local import LocalLauncher
 from lockstep.components.trainer.spec import RunFiles, RunFn, TrainSpec, worker_command
 from lockstep.components.trainer.step import TrainStep
@@ -89,12 +90,18 @@ class Executor(base_executor.BaseExecutor):
         _describe(model_run, summary)
 
 
-def train(spec: TrainSpec) -> TrainingOutcome:
-    """Trains on this machine; see ``Supervisor.run``."""
+def train(spec: TrainSpec, *, launcher: Launcher | None = None) -> TrainingOutcome:
+    """Trains on this machine; see ``Supervisor.run``.
+
+    Args:
+      spec: What is trained.
+      launcher: Where the workers run; what its ``poll`` raises ends the training. None starts them as usual.
+    """
     files = RunFiles(Path(spec.run_dir))
     files.spec_path.write_text(spec.to_json(), encoding="utf-8")
+    options = spec.options
     supervisor = Supervisor(
-        launcher=LocalLauncher(base_port=spec.options.base_port, devices_per_worker=spec.options.devices_per_worker),
+        launcher=launcher or LocalLauncher(base_port=options.base_port, devices_per_worker=options.devices_per_worker),
         options=spec.options,
         run_dir=files.run_dir,
         command=lambda attempt: worker_command(spec_path=files.spec_path, attempt=attempt),
