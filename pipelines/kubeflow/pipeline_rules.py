@@ -4,6 +4,7 @@ Places in the comments are below ``backend/src`` of Kubeflow Pipelines.
 """
 
 import dataclasses
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -122,14 +123,9 @@ def _artifact_type_findings(place: str, kind: Mapping[str, Any]) -> Iterator[Fin
     given = [key for key in ("schemaTitle", "instanceSchema", "schemaUri") if kind.get(key)]
     if len(given) != 1 or given == ["schemaUri"]:  # v2/component/launcher_v2.go, getArtifactSchema
         yield Finding(place=f"{place}.artifactType", reason="needs one of 'schemaTitle' and 'instanceSchema'")
-    elif given == ["instanceSchema"]:
-        try:
-            schema = yaml.safe_load(kind["instanceSchema"])
-        except yaml.YAMLError:
-            schema = None
-        # v2/metadata/client.go: the type's name in the metadata is the schema's title.
-        if not isinstance(schema, dict) or not isinstance(schema.get("title"), str):
-            yield Finding(place=f"{place}.artifactType.instanceSchema", reason="is no YAML with a 'title:'")
+    # v2/metadata/client.go: the type's name in the metadata is the schema's title.
+    elif given == ["instanceSchema"] and not _schema_title(kind["instanceSchema"]):
+        yield Finding(place=f"{place}.artifactType.instanceSchema", reason="is no YAML with a 'title:'")
 
 
 def _nesting_findings(spec: Mapping[str, Any]) -> Iterator[Finding]:
@@ -254,11 +250,18 @@ def _artifact_source_findings(
 
 
 def _title(kind: Mapping[str, Any]) -> str:
+    return str(kind.get("schemaTitle") or _schema_title(kind.get("instanceSchema", "")))
+
+
+@functools.lru_cache(maxsize=256)
+def _schema_title(text: str) -> str:
+    """Returns the title of a schema; empty where it is none."""
     try:
-        schema = yaml.safe_load(kind.get("instanceSchema") or "{}")
+        schema = yaml.safe_load(text)
     except yaml.YAMLError:
         return ""
-    return str(kind.get("schemaTitle") or (schema.get("title", "") if isinstance(schema, dict) else ""))
+    title = schema.get("title") if isinstance(schema, dict) else None
+    return title if isinstance(title, str) else ""
 
 
 def _parameter_source_findings(dag: Dag, value: Mapping[str, Any], wanted: str, place: str) -> Iterator[Finding]:

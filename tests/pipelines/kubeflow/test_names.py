@@ -4,7 +4,7 @@ import re
 import string
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.pipelines.kubeflow import names
@@ -15,6 +15,7 @@ _CONFIG_NAMES = st.text(string.ascii_letters + string.digits + "_.-", min_size=1
 _IDS = st.lists(st.text(min_size=1, max_size=200) | st.sampled_from(sorted(names.RESERVED)), unique=True, max_size=8)
 
 
+@settings(deadline=None)
 @given(_CONFIG_NAMES)
 def test_every_pipeline_name_can_begin_a_workflows_name(name: str) -> None:
     """Kubernetes takes lower case letters, digits and '-', and appends a '-' and five characters to 57."""
@@ -24,6 +25,7 @@ def test_every_pipeline_name_can_begin_a_workflows_name(name: str) -> None:
     assert names.pipeline_name(made) == made
 
 
+@settings(deadline=None)
 @given(_IDS)
 def test_every_node_id_has_a_task_name_of_its_own(ids: list[str]) -> None:
     """Argo's pattern holds with what Kubeflow and Lockstep append, and no two tasks meet."""
