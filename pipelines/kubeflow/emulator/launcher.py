@@ -3,6 +3,7 @@
 After ``component/launcher_v2.go``. Errors say what KFP's own would.
 """
 
+import contextlib
 import copy
 import dataclasses
 import json
@@ -77,11 +78,11 @@ class Launcher:
         try:
             self._execute(launch, executor_input)
             return self._collect(launch, executor_input)
-        except OSError as e:
-            raise StepFailed(f"{e.strerror}: {e.filename}") from e
-        finally:
-            if launch.log_path.exists():
+        except (OSError, StepFailed) as e:
+            # Of a failed attempt KFP uploads the log alone, and minds no error of that.
+            with contextlib.suppress(OSError, StepFailed):
                 self._store.upload(launch.log_path, log_uri)
+            raise StepFailed(f"{e.strerror}: {e.filename}" if isinstance(e, OSError) else str(e)) from e
 
     def _execute(self, launch: Launch, executor_input: Mapping[str, Any]) -> None:
         container_dir = empty_folder(launch.container_dir)

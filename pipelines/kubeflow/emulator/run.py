@@ -24,7 +24,10 @@ from lockstep.pipelines.kubeflow.emulator.workload import Task, Workload, read_w
 from lockstep.pipelines.kubeflow.package import Package
 from lockstep.pipelines.kubeflow.validation import check
 
+# Where a Kubeflow as it is installed keeps artifacts of runs that name no root.
+_KFP_ROOT = "minio://mlpipeline/v2/artifacts"
 _TAIL_LINES = 20
+_TAIL_BYTES = 1 << 16
 _PROGRESS = re.compile(rb"lockstep\.progress: (.*)")
 
 _logger = logging.getLogger(__name__)
@@ -51,7 +54,7 @@ def emulate(package: Package, options: EmulateOptions, console: Console) -> run_
     workload = read_workload(package.spec, package.platform)
     parameters = driver.run_parameters(workload, options.parameters)
     root = (options.root or pathlib.Path("lockstep-runs") / f"{workload.name}-kubeflow").absolute()
-    pipeline_root = options.pipeline_root or workload.default_root
+    pipeline_root = options.pipeline_root or workload.default_root or _KFP_ROOT
     bucket = Bucket.from_uri(pipeline_root)
     files = EmulationFiles(root)
     store = FolderStore(files.store_dir) if options.store is None else _s3_store(options.store, files)
@@ -243,7 +246,9 @@ def _failure(error: StepFailed, num_attempts: int, refusal: str, log_path: pathl
     """Returns what a person reads of a failed task: the reason, the end of its log, where that is."""
     tail = ""
     if log_path.exists():
-        lines = log_path.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL_LINES:]
+        with log_path.open("rb") as log:
+            log.seek(max(0, log_path.stat().st_size - _TAIL_BYTES))
+            lines = log.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]
         tail = "".join(f"\n  | {line[:500]}" for line in lines)
     attempts = f" (attempt {num_attempts}; {refusal})" if num_attempts > 1 or "duration" in refusal else ""
     return f"{error}{attempts}{tail}\nlog: {shorten(log_path)}"
