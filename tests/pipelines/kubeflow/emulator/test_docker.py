@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from lockstep.components.errors import ConfigurationError
 from lockstep.pipelines.kubeflow.emulator.docker import Docker
 from lockstep.pipelines.kubeflow.emulator.pod import Pod
 from lockstep.pipelines.kubeflow.emulator.workload import read_workload
+from tests.pipelines.conftest import Project
 from tests.pipelines.kubeflow.emulator.conftest import Emulation, artifact_of, of_task, package, step
 
 _PROGRAMS = ("sh", "cat", "id", "ls", "mkdir", "sleep", "touch")
@@ -103,8 +105,8 @@ def _chain(image: str, **use: Any) -> dict[str, Any]:
     }
 
 
-def _left() -> str:
-    return _docker("ps", "--all", "--quiet", "--filter", "label=lockstep.emulate").stdout.decode()
+def _left(emulation: Emulation) -> str:
+    return _docker("ps", "--all", "--quiet", "--filter", f"label=lockstep.emulate={emulation.root}").stdout.decode()
 
 
 @pytest.mark.slow
@@ -113,7 +115,7 @@ def test_steps_run_in_containers_as_the_images_user(emulation: Emulation, images
     finished = emulation.run(package(_chain(images["user"])), docker=True)
     assert finished.exit_code == 0, finished.message
     assert emulation.stored()["use/seen"] == "10001\n7 n\n"
-    assert _left() == ""
+    assert _left(emulation) == ""
     assert emulation.run(package(_chain(images["user"])), docker=True).exit_code == 0
     assert emulation.states() == {"make": "cached", "use": "cached"}
 
@@ -126,7 +128,25 @@ def test_a_step_that_fails_in_its_container_is_told_as_any_other(emulation: Emul
     assert "| said" in finished.message
     late = {"it": _shell("sleep 100", images["user"], platform={"activeDeadlineSeconds": "1"})}
     assert "it: ended after 1 s" in emulation.run(package(late), docker=True).message
-    assert _left() == ""
+    assert _left(emulation) == ""
+
+
+@pytest.mark.slow
+def test_a_killed_emulator_leaves_no_container(emulation: Emulation, images: dict[str, str]) -> None:
+    """The keeper stops and removes it; the next run starts anew."""
+    path = emulation.root.with_name("package.yaml")
+    package({"it": _shell("echo begun; sleep 100", images["user"])}).write(path)
+    command = Project.command("emulate", str(path), "--root", str(emulation.root), "--docker")
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=path.parent) as emulator:
+        deadline = time.monotonic() + 60
+        while not any("begun" in log.read_text(encoding="utf-8") for log in emulation.root.glob("runs/*/it-0.log")):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        emulator.kill()
+    deadline = time.monotonic() + 60
+    while _left(emulation):
+        assert time.monotonic() < deadline, _docker("ps", "--all").stdout.decode()
+        time.sleep(0.1)
 
 
 @pytest.mark.slow
