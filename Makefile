@@ -12,10 +12,10 @@ PARALLEL ?= -n 2 --dist loadfile
 SETUP_PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.10 python /usr/bin/python3 \
   $(wildcard $(HOME)/.pyenv/versions/3.*/bin/python3)
 
-.PHONY: help setup demo test test-fast lint check bench lock docs golden verify-kfp wheel image clean
+.PHONY: help setup demo test test-fast lint check bench bench-train lock docs golden verify-kfp wheel image clean
 
 help:  ## list what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
 setup:  ## make the environment in .venv (cheap to repeat)
 	@for python in $(SETUP_PYTHONS); do \
@@ -48,6 +48,10 @@ check: lint  ## lint, then run all tests
 bench: setup  ## run the stock TFX taxi pipeline and ours side by side (ROWS="15000 1500000" REPEAT=3 WORKERS=1)
 	@$(VENV)/python -m benchmarks $(if $(ROWS),--rows $(ROWS)) $(if $(REPEAT),--repeat $(REPEAT)) \
 	  $(if $(WORKERS),--workers $(WORKERS))
+
+bench-train: setup  ## measure the trainer beside what it is compared with: input, steps, workers, faults (REPEAT=2)
+	@TF_CPP_MIN_LOG_LEVEL=3 $(VENV)/python -W ignore::FutureWarning -m benchmarks.training \
+	  $(if $(ROWS),--rows $(ROWS)) $(if $(REPEAT),--repeat $(REPEAT))
 
 lock: setup  ## resolve requirements/*.in into the locks (UPGRADE=1: to the newest versions)
 	@$(VENV)/python requirements/lock.py $(if $(UPGRADE),--upgrade)

@@ -24,7 +24,7 @@ _SMALL = 150_000  # rows up to which two repetitions are the default
 def main(arguments: Sequence[str]) -> int:
     """Measures all sizes; returns the exit code: 1 where a run failed or the two did not do the same work."""
     options = _parser().parse_args(arguments)
-    print(_machine(), flush=True)
+    print(machine(), flush=True)
     overrides = [] if options.workers is None else [f"train.workers={options.workers}"]
     try:
         for position, num_rows in enumerate(options.rows):
@@ -101,7 +101,7 @@ def _write_results(
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     document = {
-        "machine": _machine(),
+        "machine": machine(),
         "rows": num_rows,
         "measurements": {side: [dataclasses.asdict(m) for m in each] for side, each in measurements.items()},
         "outcomes": [{side: dataclasses.asdict(outcome) for side, outcome in pair.items()} for pair in outcomes],
@@ -111,7 +111,8 @@ def _write_results(
     print(f"  results in {path}", flush=True)
 
 
-def _machine() -> str:
+def machine() -> str:
+    """Returns time, cores, load and versions, in one line."""
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("tfx", "tensorflow", "apache-beam"))
     python = ".".join(map(str, sys.version_info[:3]))
     cores = len(os.sched_getaffinity(0))

@@ -43,7 +43,7 @@ def tune_batch(
     config = source.config
     if config.run_fn is not None:
         raise ConfigurationError("run_fn: chooses its batches itself; tune-batch is for a model of model.build")
-    spec = _spec(config, RootFiles(root), source.folder)
+    spec = training_spec(config, RootFiles(root), source.folder)
     counts = recorded_counts(spec.train_files) or [count_records(path) for path in spec.train_files]
     num_records = sum(counts)
     end_s = time.monotonic() + limit_s
@@ -121,8 +121,12 @@ def _advice(trials: Sequence[Trial], best: Trial | None, configured: int, *, is_
     return "\n".join(lines)
 
 
-def _spec(config: PipelineConfig, root: RootFiles, folder: pathlib.Path | None) -> TrainSpec:
-    """Returns the training of a pipeline, on the newest transformed data under its root."""
+def training_spec(config: PipelineConfig, root: RootFiles, folder: pathlib.Path | None) -> TrainSpec:
+    """Returns the training of a pipeline on the newest transformed data under its root, without folders to write to.
+
+    Raises:
+      ConfigurationError: There are no transformed data.
+    """
     graph_dir, examples_dir = _transformed(root)
     files = tuple(str(path) for path in sorted((examples_dir / "Split-train").glob("*.gz")))
     if not files:

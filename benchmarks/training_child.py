@@ -1,0 +1,123 @@
+"""What is measured in a process of its own: ``python -m benchmarks.training_child KIND SPEC_JSON_FILE``; prints JSON.
+
+``input`` reads batches as a worker does, from memory and from files, and by the recipe of many tutorials, which parses
+each record and then batches. ``fit-1`` and ``fit-10`` train the same model on the same batches with Keras' own
+``fit``, as in a module for the stock Trainer, 1 or 10 steps a call.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+from tensorflow_transform.output_wrapper import TFTransformOutput
+
+from lockstep.components.trainer import models
+from lockstep.components.trainer.input_pipeline import TrainingInput
+from lockstep.components.trainer.records import Records
+from lockstep.components.trainer.spec import TrainSpec
+
+_MEASURED_S = 5.0
+_WARM_BATCHES = 20
+
+
+def main(kind: str, spec: TrainSpec) -> dict[str, float]:
+    """Returns name of the figure -> examples a second."""
+    if kind == "input":
+        return _input(spec)
+    return {kind: _fit(spec, steps_per_execution=int(kind.removeprefix("fit-")))}
+
+
+def _input(spec: TrainSpec) -> dict[str, float]:
+    transform_output = TFTransformOutput(spec.transform_graph_dir)
+    feature_spec = transform_output.transformed_feature_spec()
+    records = Records(spec.train_files, feature_spec, spec.label)
+    options = spec.options
+
+    def ours(cache_bytes: int) -> Any:
+        return TrainingInput(
+            records,
+            batch_size=options.batch_size,
+            num_shards=options.virtual_shards,
+            shuffle_buffer=options.shuffle_buffer,
+            cache_bytes=cache_bytes,
+        ).batches()
+
+    def recipe() -> Any:
+        parsed = _read(spec).map(
+            lambda record: tf.io.parse_single_example(record, feature_spec), num_parallel_calls=tf.data.AUTOTUNE
+        )
+        return parsed.shuffle(options.shuffle_buffer).repeat().batch(options.batch_size).prefetch(tf.data.AUTOTUNE)
+
+    return {
+        "memory": _batches_per_s(ours(512 * 2**20)) * options.batch_size,
+        "files": _batches_per_s(ours(0)) * options.batch_size,
+        "recipe": _batches_per_s(recipe()) * options.batch_size,
+    }
+
+
+def _batches_per_s(batches: Iterable[Any]) -> float:
+    iterator = iter(batches)
+    for _ in range(_WARM_BATCHES):
+        next(iterator)
+    begin_s, count = time.monotonic(), 0
+    while time.monotonic() - begin_s < _MEASURED_S:
+        next(iterator)
+        count += 1
+    return count / (time.monotonic() - begin_s)
+
+
+class _Clock(keras.callbacks.Callback):  # type: ignore[misc]
+    """Ends the training when it has been measured for long enough."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.marks: list[tuple[int, float]] = []
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Notes when a call is over; the first ones trace."""
+        del logs
+        self.marks.append((batch, time.monotonic()))
+        if len(self.marks) > _WARM_BATCHES and self.marks[-1][1] - self.marks[_WARM_BATCHES][1] > _MEASURED_S:
+            self.model.stop_training = True
+
+    @property
+    def steps_per_s(self) -> float:
+        """Steps a second after the first calls."""
+        (first, begin_s), (last, end_s) = self.marks[_WARM_BATCHES], self.marks[-1]
+        return (last - first) / (end_s - begin_s)
+
+
+def _fit(spec: TrainSpec, *, steps_per_execution: int) -> float:
+    transform_output = TFTransformOutput(spec.transform_graph_dir)
+    feature_spec = transform_output.transformed_feature_spec()
+    keras.utils.set_random_seed(spec.options.seed)
+    model = models.build_model(spec.model, transform_output, spec.label, spec.label_kind)
+    model.compile(
+        optimizer=keras.optimizers.Adam(spec.options.learning_rate),
+        loss="binary_crossentropy",
+        steps_per_execution=steps_per_execution,
+    )
+
+    def parse(serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        columns = {n: v if v.shape.rank > 1 else v[:, None] for n, v in tf.io.parse_example(serialized, spec_).items()}
+        return columns, columns.pop(spec.label)
+
+    spec_ = feature_spec
+    batches = _read(spec).shuffle(spec.options.shuffle_buffer).repeat().batch(spec.options.batch_size)
+    clock = _Clock()
+    dataset = batches.map(parse, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+    model.fit(dataset, steps_per_epoch=10**6, callbacks=[clock], verbose=0)
+    return clock.steps_per_s * spec.options.batch_size
+
+
+def _read(spec: TrainSpec) -> tf.data.Dataset:
+    return tf.data.TFRecordDataset(list(spec.train_files), compression_type="GZIP", num_parallel_reads=2)
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(sys.argv[1], TrainSpec.from_json(Path(sys.argv[2]).read_text(encoding="utf-8")))))

@@ -1,0 +1,108 @@
+"""Trainings that are watched for what a fault, and what the insurance against it, costs in seconds."""
+
+import dataclasses
+import os
+import signal
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+
+from lockstep.components.trainer.executor import train
+from lockstep.components.trainer.heartbeat import WorkerEvent
+from lockstep.components.trainer.launchers import WorkerStatus
+from lockstep.components.trainer.launchers.local import LocalLauncher
+from lockstep.components.trainer.spec import TrainSpec
+
+_TIMEOUT_S = 300.0
+_CHECKPOINTS = 8
+_ENDLESS = 10**8
+
+
+class _Over(Exception):
+    """All is measured."""
+
+
+class _Watch(LocalLauncher):
+    """Hands the chief's events on, which may end the training."""
+
+    def __init__(self, on_event: Callable[["_Watch", WorkerEvent], None]) -> None:
+        super().__init__()
+        self._on_event = on_event
+        self._deadline_s = time.monotonic() + _TIMEOUT_S
+
+    def poll(self) -> tuple[WorkerStatus, ...]:
+        statuses = super().poll()
+        for line in statuses[0].new_lines:
+            event = WorkerEvent.from_line(line)
+            if event is not None:
+                self._on_event(self, event)
+        if time.monotonic() > self._deadline_s:
+            raise TimeoutError(f"nothing was measured within {_TIMEOUT_S:.0f} s")
+        return statuses
+
+    def kill(self, worker: int) -> None:
+        os.kill(self._workers[worker].process.pid, signal.SIGKILL)
+
+
+def recovery_s(spec: TrainSpec) -> float:
+    """Returns the seconds from the SIGKILL of the last worker to the end of the next step of the whole group."""
+    killed_s: list[float] = []
+    found: list[float] = []
+    seen: set[str] = set()
+
+    def on_event(watch: _Watch, event: WorkerEvent) -> None:
+        if killed_s and event.event == "started":
+            seen.add("restarted")
+        elif event.event == "checkpoint":
+            seen.add("checkpoint")
+        elif event.event == "heartbeat" and "restarted" in seen:
+            found.append(event.time - killed_s[0])
+            raise _Over
+        elif event.event == "heartbeat" and "checkpoint" in seen and not killed_s:
+            killed_s.append(time.time())
+            watch.kill(spec.options.workers - 1)
+
+    _train(spec, on_event)
+    return found[0]
+
+
+def checkpoint_s(spec: TrainSpec, *, every: int) -> float:
+    """Returns the median seconds from the end of a step to the end of the checkpoint after it.
+
+    Args:
+      spec: What is trained.
+      every: Steps in a call, and between two checkpoints; they must take more than a second.
+    """
+    costs: list[float] = []
+    last: list[WorkerEvent] = []
+
+    def on_event(watch: _Watch, event: WorkerEvent) -> None:
+        del watch
+        if event.event == "checkpoint" and last and last[-1].event == "heartbeat" and last[-1].step == event.step:
+            costs.append(event.time - last[-1].time)
+            if len(costs) == _CHECKPOINTS:
+                raise _Over
+        last.append(event)
+
+    _train(spec, on_event, checkpoint_every=every, steps_per_call=every)
+    return statistics.median(costs)
+
+
+def _train(spec: TrainSpec, on_event: Callable[[_Watch, WorkerEvent], None], **changes: int) -> None:
+    options = dataclasses.replace(spec.options, steps=_ENDLESS, **changes)  # type: ignore[arg-type]
+    with tempfile.TemporaryDirectory(prefix="lockstep-bench-") as folder:
+        watched = dataclasses.replace(
+            spec,
+            options=options,
+            eval_files=(),
+            run_dir=folder,
+            checkpoint_dir=f"{folder}/checkpoints",
+            export_dir=f"{folder}/model",
+            tensorboard_dir=f"{folder}/events",
+        )
+        try:
+            train(watched, launcher=_Watch(on_event))
+        except _Over:
+            return
+    raise RuntimeError("the training ended before all was measured")
