@@ -32,11 +32,13 @@ _PREFIX = "transformed_examples"  # of a file's name, as TFX has it
 _PARTS = ".parts"
 _TEMP = ".temp_path"
 _GZIP_TFRECORDS = "tfrecords_gzip"
-# What Beam makes of an error of ours that a worker raised: another exception, with the traceback in its text.
+# An error that a worker raised comes through Beam with the step's name behind the message, or as another exception with
+# the traceback in its text.
+_ADDED = re.compile(r" \[while running .*", re.DOTALL)
 _OWN_ERROR = re.compile(
     r"lockstep\.components\.errors\.DataError: (?P<message>.*?)(?: \[while running|$)", re.MULTILINE
 )
-_NO_SPACE = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT))
+_NO_SPACE = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
 
 class Executor(executor.Executor):  # type: ignore[misc]
@@ -76,7 +78,7 @@ class Executor(executor.Executor):  # type: ignore[misc]
                 parts = [_made(folder / _PARTS / split) for split in splits.transform for folder in folders]
                 self._transform(input_dict, output_dict, exec_properties, splits, parts, options)
                 written = [_write_shards(folder, splits.transform, options.num_shards) for folder in folders]
-        except (StepFailed, DataError):
+        except StepFailed:
             raise
         except Exception as e:
             raise _explained(e, Path(graph_dir)) from e
@@ -218,5 +220,7 @@ def _explained(error: Exception, folder: Path) -> Exception:
     own = _OWN_ERROR.search(text)
     if own is not None:
         return DataError(own["message"])
+    if isinstance(error, DataError):
+        return DataError(_ADDED.sub("", text))
     reason = next((reason for reason in _NO_SPACE if reason in text), None)
     return no_space_left(folder, reason) if reason else error

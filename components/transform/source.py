@@ -1,5 +1,6 @@
-"""The raw examples of Transform: gzip TFRecords of tf.Examples read by tf.data, big Arrow batches, numbered."""
+"""The raw examples of Transform: gzip TFRecords of tf.Examples read by tf.data, big Arrow batches with keys."""
 
+import re
 from collections.abc import Iterator
 
 import apache_beam as beam
@@ -13,7 +14,7 @@ from lockstep.components.tfrecord_files import FRAME_BYTES, check_whole
 from lockstep.components.transform.arrow_examples import ExampleParser
 
 BATCH_KEY = "__TFT_PASS_KEY__"
-"""Column with the number of the batch, the same in all its rows. TFX's name, which it leaves out of statistics."""
+"""Column that says which batch it is, the same in all its rows. TFX's name, which it leaves out of statistics."""
 
 # A batch is this much serialised data, and no more than this many rows: TensorFlow is quicker the more rows, and what
 # a preprocessing function makes of them must fit into memory several times.
@@ -26,8 +27,8 @@ _FILE_BITS = 32
 class ExampleFiles(tf_example_record.TFExampleRecord):  # type: ignore[misc]
     """tfx-bsl's source of gzip TFRecords, read by tf.data, with the column ``BATCH_KEY`` behind the others.
 
-    The batches of a file depend on nothing but the file; their numbers grow with the order of the files, sorted by
-    name, and the place in the file.
+    The batches of a file depend on nothing but the file; their keys grow with the order of the files, sorted by name,
+    and the first row's place in the file.
     """
 
     def ArrowSchema(self) -> pa.Schema:  # noqa: N802 - tfx-bsl's name
@@ -54,9 +55,9 @@ def matched_files(patterns: tuple[str, ...]) -> list[str]:
     return [file for pattern in patterns for file in sorted(tf.io.gfile.glob(pattern))]
 
 
-def batch_position(number: int) -> tuple[int, int]:
-    """Returns of a batch's number the place of its file among the files, and its place in the file."""
-    return divmod(number, 1 << _FILE_BITS)
+def batch_position(key: int) -> tuple[int, int]:
+    """Returns of a batch's key the place of its file among the files, and the place of its first row in the file."""
+    return divmod(key, 1 << _FILE_BITS)
 
 
 class _ReadFiles(beam.PTransform):  # type: ignore[misc]
@@ -81,14 +82,21 @@ class _ReadFile(beam.DoFn):  # type: ignore[misc]
         self._parser = ExampleParser(self._schema)
 
     def process(self, element: tuple[int, str]) -> Iterator[pa.RecordBatch]:
-        number, path = element
-        yield from read_batches(path, self._parser, self._schema, number << _FILE_BITS, self._batch_size)
+        place, path = element
+        yield from read_batches(path, place, self._parser, self._schema, self._batch_size)
 
 
 def read_batches(
-    path: str, parser: ExampleParser, schema: pa.Schema, first_number: int, batch_size: int | None
+    path: str, place: int, parser: ExampleParser, schema: pa.Schema, batch_size: int | None
 ) -> Iterator[pa.RecordBatch]:
     """Gives a file's records as record batches.
+
+    Args:
+      path: A gzip TFRecord.
+      place: Of the file among the files.
+      parser: Of ``schema``.
+      schema: Without the column ``BATCH_KEY``.
+      batch_size: Rows of a batch; None picks by the size of the records.
 
     Raises:
       DataError: The file is damaged, or a record is no tf.Example of the schema's types.
@@ -96,18 +104,19 @@ def read_batches(
     schema = schema.append(pa.field(BATCH_KEY, pa.large_list(pa.int64())))
     num_rows = num_bytes = 0
     try:
-        for number, records in enumerate(_batches(path, batch_size), first_number):
+        for records in _batches(path, batch_size):
             columns = parser.parse(records)
             rows = len(records)
+            keys = np.full(rows, (place << _FILE_BITS) + num_rows)
             num_rows += rows
             num_bytes += int(tf.reduce_sum(tf.strings.length(records))) + rows * FRAME_BYTES
-            key = pa.LargeListArray.from_arrays(np.arange(rows + 1), pa.array(np.full(rows, number)))
+            key = pa.LargeListArray.from_arrays(np.arange(rows + 1), pa.array(keys))
             yield pa.RecordBatch.from_arrays([*columns, key], schema=schema)
     except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as e:  # TensorFlow's message may hold the record
-        reason = e.message if isinstance(e, tf.errors.OpError) else "its bytes are something else"
+        reason = _reason(e) if isinstance(e, tf.errors.OpError) else "its bytes are something else"
         raise DataError(f"{path}: a record is not a tf.Example of the schema's types: {reason}") from e
     except tf.errors.OpError as e:
-        raise DataError(f"{path}: not a whole gzip TFRecord ({e.message}); run the step that wrote it again") from e
+        raise DataError(f"{path}: not a whole gzip TFRecord ({_reason(e)}); run the step that wrote it again") from e
     check_whole(path, num_rows, num_bytes)
 
 
@@ -119,3 +128,8 @@ def _batches(path: str, batch_size: int | None) -> "tf.data.Dataset":
         mean = max(1, sum(sizes) // max(1, len(sizes)))
         batch_size = min(_MAX_ROWS, max(1, _BATCH_BYTES // mean))
     return records.batch(batch_size).prefetch(2)
+
+
+def _reason(error: tf.errors.OpError) -> str:
+    """Returns TensorFlow's message without the names of its own operations."""
+    return re.sub(r"\{\{.*?\}\}\s*|\s*\[Op:\w+\].*", "", str(error.message), flags=re.DOTALL)

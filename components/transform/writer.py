@@ -8,7 +8,7 @@ import os
 import struct
 import zlib
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ class WriteParts(beam.PTransform):  # type: ignore[misc]
         self._fn = _WritePart(folder, schema.SerializeToString(), num_shards)
 
     def expand(self, batches: beam.PCollection) -> beam.PCollection:
-        """Takes batches, each with its number in it or beside it, and gives nothing."""
+        """Takes batches, each with its key in it or beside it, and gives nothing."""
         return batches | "EncodeAndWrite" >> beam.ParDo(self._fn)
 
 
@@ -66,13 +66,14 @@ class _WritePart(beam.DoFn):  # type: ignore[misc]
         # tf.Transform cuts a batch that came out very large: its pieces come one after the other.
         self._pieces: Counter[int] = Counter()
 
-    def process(self, element: Batch) -> None:
-        number, batch = _unkeyed(*element)
-        path = Path(self._folder) / f"{number:020d}-{self._pieces[number]:06d}{_PART_SUFFIX}"
-        self._pieces[number] += 1
-        self._waiting.append(self._threads.submit(self._write, path, number, batch))
+    def process(self, element: Batch) -> Iterator[None]:
+        key, batch = _unkeyed(*element)
+        path = Path(self._folder) / f"{key:020d}-{self._pieces[key]:06d}{_PART_SUFFIX}"
+        self._pieces[key] += 1
+        self._waiting.append(self._threads.submit(self._write, path, key, batch))
         while len(self._waiting) > _MAX_WAITING:
             self._waiting.popleft().result()
+        yield from ()
 
     def finish_bundle(self) -> None:
         while self._waiting:
@@ -149,13 +150,13 @@ def join_parts(folder: Path, target: Path, prefix: str, num_shards: int) -> tupl
 
 
 def _unkeyed(batch: pa.RecordBatch, unary: Mapping[str, pa.Array]) -> tuple[int, pa.RecordBatch]:
-    """Takes the number of the batch out of it, or from beside it where the number of rows was changed."""
+    """Takes the key out of a batch, or from beside it where the number of rows was changed."""
     index = batch.schema.get_field_index(BATCH_KEY)
     if index < 0:
         return int(unary[BATCH_KEY][0].as_py()[0]), batch
     columns = [column for i, column in enumerate(batch.columns) if i != index]
-    number = int(batch.column(index)[0].as_py()[0])
-    return number, pa.RecordBatch.from_arrays(columns, schema=batch.schema.remove(index))
+    key = int(batch.column(index)[0].as_py()[0])
+    return key, pa.RecordBatch.from_arrays(columns, schema=batch.schema.remove(index))
 
 
 def _encode(batch: pa.RecordBatch, schema: schema_pb2.Schema) -> pa.Array:
