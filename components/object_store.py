@@ -8,9 +8,7 @@ is the S3 protocol at ``AWS_ENDPOINT_URL``, and at Kubeflow's own MinIO where th
 
 import contextlib
 import dataclasses
-import errno
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lockstep.components.errors import ConfigurationError, DataError, StepFailed
+from lockstep.components.store_errors import explained
 
 if TYPE_CHECKING:
     import fsspec
@@ -35,12 +34,6 @@ _READ_TIMEOUT_S = 60
 _MAX_ATTEMPTS = 3
 _NUM_THREADS = 4
 _BLOCK_BYTES = 8 << 20
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_CREDENTIALS = {
-    "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (on Kubeflow by kubeflow.secrets)",
-    "minio": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (on Kubeflow by kubeflow.secrets)",
-    "gs": "set GOOGLE_APPLICATION_CREDENTIALS, or give the pod's service account access",
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -225,6 +218,8 @@ def find_objects(folder: str, pattern: str) -> tuple[StoredObject, ...]:
             found = filesystem.glob(_escaped(prefix) + pattern, detail=True)
         except ValueError as e:
             raise ConfigurationError(f"{join(folder, pattern)}: {e}") from e
+        except FileNotFoundError:
+            found = {}
         if not found:
             _check_bucket(filesystem, folder)
         return tuple(
@@ -259,13 +254,17 @@ def fetch_tree(uri: str, folder: Path) -> None:
 
     Raises:
       DataError: There are none.
-      ConfigurationError: No access.
+      ConfigurationError: No access, or a name would lead out of the folder.
       StepFailed: The disk is full, the store does not answer, or an object changed meanwhile.
     """
     found = find_objects(uri, "**")
     if not found:
         raise DataError(f"{uri}: nothing is there")
-    _fetch_all(found, [folder / item.uri.removeprefix(uri.rstrip("/") + "/") for item in found], folder)
+    names = [item.uri.removeprefix(uri.rstrip("/") + "/") for item in found]
+    for name in names:
+        if {"", ".", ".."} & set(name.split("/")):
+            raise ConfigurationError(f"{join(uri, name)}: no file can have this name; remove the object")
+    _fetch_all(found, [folder / name for name in names], folder)
 
 
 def _fetch_all(objects: Sequence[StoredObject], paths: Sequence[Path], folder: Path) -> None:
@@ -303,68 +302,10 @@ def told(uri: str, scratch: Path | None = None) -> Iterator[None]:
     except (ConfigurationError, DataError, StepFailed):
         raise
     except Exception as e:
-        if not is_object_uri(uri):
-            raise
-        error = _explained(e, uri, scratch)
+        error = explained(e, uri, _endpoint(_scheme(uri)), scratch) if is_object_uri(uri) else None
         if error is None:
             raise
         raise error from e
-
-
-def _explained(error: Exception, uri: str, scratch: Path | None) -> Exception | None:
-    """Returns the error to raise instead; None where it is not one of a store."""
-    scheme = _scheme(uri)
-    cause = _last_cause(error)
-    kinds = {kind.__name__ for each in (error, cause) for kind in type(each).__mro__}
-    code = getattr(cause, "response", {}).get("Error", {}).get("Code", "") or str(getattr(cause, "code", ""))
-    said = str(cause).strip() or type(cause).__name__
-    if isinstance(error, OSError) and error.errno in _NO_SPACE and not code:
-        room = f"; {shutil.disk_usage(scratch).free >> 20} MB are free in {scratch}" if scratch else ""
-        return StepFailed(f"{uri}: no space left for it here{room}; make room, or set TMPDIR to a larger disk")
-    if kinds & {"NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError", "ProfileNotFound"}:
-        return ConfigurationError(f"{uri}: no credentials for the object store: {said}; {_CREDENTIALS[scheme]}")
-    if code == "NoSuchBucket":
-        return ConfigurationError(f"{uri}: no such bucket at {_endpoint(scheme)}; make it, or mend the URI")
-    if "PermissionError" in kinds or code in ("401", "403") or said.startswith("Forbidden"):
-        return ConfigurationError(
-            f"{uri}: the object store denies access: {said}; {_CREDENTIALS[scheme]}, of someone who may use this bucket"
-        )
-    if kinds & _NO_ANSWER:
-        return StepFailed(
-            f"{uri}: no answer from the object store at {_endpoint(scheme)}: {said}; look whether it runs and can be"
-            f" reached from here{_endpoint_remedy(scheme)}, then run again"
-        )
-    if "FileNotFoundError" in kinds:
-        return DataError(f"{uri}: no such object")
-    if kinds & _FAULTS:
-        return StepFailed(f"{uri}: the object store at {_endpoint(scheme)} failed: {said}; run again")
-    return None
-
-
-_NO_ANSWER = {
-    *("HTTPClientError", "EndpointConnectionError", "ConnectionError", "ConnectTimeoutError", "TimeoutError"),
-    *("FSTimeoutError", "ClientConnectionError", "TransportError", "ProxyError", "InvalidProxiesConfigError"),
-}
-_FAULTS = {
-    "OSError",
-    "BotoCoreError",
-    "ClientError",
-    "HttpError",
-    "RequestException",
-    "GoogleAuthError",
-    "ClientPayloadError",
-}
-
-
-def _last_cause(error: BaseException) -> BaseException:
-    """Returns what the store's client said first: fsspec raises Python's own errors from it."""
-    while error.__cause__ is not None and type(error.__cause__).__module__.split(".")[0] in (
-        "botocore",
-        "aiohttp",
-        "gcsfs",
-    ):
-        error = error.__cause__
-    return error
 
 
 def _scheme(uri: str) -> str:
@@ -395,10 +336,6 @@ def _endpoint(scheme: str) -> str:
     if scheme == "gs":
         return "Google Cloud Storage"
     return _access.endpoint_url or (KUBEFLOW_MINIO if scheme == "minio" else "AWS")
-
-
-def _endpoint_remedy(scheme: str) -> str:
-    return "" if scheme == "gs" else ", or set AWS_ENDPOINT_URL to another one"
 
 
 def _storage_options(scheme: str, access: Access) -> dict[str, Any]:

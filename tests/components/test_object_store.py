@@ -1,6 +1,8 @@
 """URIs, against a server that speaks S3's protocol, and what is said when it cannot be used."""
 
+import os
 import socket
+import subprocess
 import time
 import urllib.request
 from pathlib import Path
@@ -93,6 +95,29 @@ def test_a_tree_is_fetched_under_its_names(bucket: Bucket, tmp_path: Path) -> No
     assert (tmp_path / "variables" / "v.data").read_text() == "m/1/variables/v.data"
     with pytest.raises(DataError, match="m/2: nothing is there"):
         object_store.fetch_tree(bucket.uri("m/2"), tmp_path)
+
+
+def test_a_name_that_leads_out_of_the_folder_is_refused(bucket: Bucket, tmp_path: Path) -> None:
+    """Whoever may write to the bucket may not write to this disk."""
+    bucket.put("m/1/saved_model.pb", "x")
+    bucket.put("m/1/../../../escaped", "x")
+    with pytest.raises(ConfigurationError, match=r"m/1/\.\./\.\./\.\./escaped: no file can have this name"):
+        object_store.fetch_tree(bucket.uri("m/1"), tmp_path / "a" / "b")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a file system")
+def test_a_full_disk_is_told(bucket: Bucket, tmp_path: Path) -> None:
+    """With the room that there is, and how to get more."""
+    bucket.put("x.csv", b"x" * 1_000_000)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode != 0:
+        pytest.skip("mount is not allowed here")
+    try:
+        with pytest.raises(StepFailed, match=r"x\.csv: no space left for it here; 0 MB are free in .*set TMPDIR to a"):
+            object_store.fetch(find_objects(bucket.uri(), "x.csv"), tmp_path)
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
 
 
 def test_an_absent_bucket_is_told(bucket: Bucket) -> None:
