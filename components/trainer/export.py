@@ -94,8 +94,6 @@ def export(
         "serving_default": _serving(model, root.transform, raw_spec, columns.served, label),
         "transform_features": _transforming(root.transform, raw_spec, columns.transformed),
     }
-    types = {name: _type_name(raw_spec[name].dtype) for name in sorted(columns.served)}
-    description = {"raw_features": types, "label": label, "label_kind": label_kind}
 
     export_dir.parent.mkdir(parents=True, exist_ok=True)
     temporary_dir = export_dir.with_name(f".writing-{export_dir.name}")
@@ -103,9 +101,7 @@ def export(
         shutil.rmtree(temporary_dir)
     try:
         tf.saved_model.save(root, str(temporary_dir), signatures=signatures)
-        description_path = temporary_dir / DESCRIPTION_PATH
-        description_path.parent.mkdir(exist_ok=True)
-        description_path.write_text(json.dumps(description, sort_keys=True, indent=2) + "\n", encoding="utf-8")
+        _write_description(temporary_dir, raw_spec, columns.served, label, label_kind)
         for path in temporary_dir.rglob("*"):
             sync(path)
         if export_dir.exists():  # of an attempt that was killed right after the line below
@@ -115,6 +111,41 @@ def export(
         shutil.rmtree(temporary_dir, ignore_errors=True)
         raise
     sync(export_dir.parent)
+
+
+def describe(
+    export_dir: Path,
+    transform_output: "TFTransformOutput",
+    *,
+    label: str,
+    label_kind: Literal["binary", "regression"],
+) -> None:
+    """Writes what a SavedModel of somebody else's making reads: the raw columns that not only the label needs.
+
+    Does nothing where there is no model, or a description.
+
+    Raises:
+      ConfigurationError: The transform graph cannot be used.
+    """
+    if not (export_dir / "saved_model.pb").is_file() or (export_dir / DESCRIPTION_PATH).exists():
+        return
+    sources = sources_of_features(transform_output)
+    served = frozenset().union(*(columns for name, columns in sources.items() if name != label))
+    _write_description(export_dir, transform_output.raw_feature_spec(), served, label, label_kind)
+
+
+def _write_description(
+    export_dir: Path,
+    raw_spec: RawSpec,
+    served: Collection[str],
+    label: str,
+    label_kind: Literal["binary", "regression"],
+) -> None:
+    types = {name: _type_name(raw_spec[name].dtype) for name in sorted(served)}
+    description = {"raw_features": types, "label": label, "label_kind": label_kind}
+    path = export_dir / DESCRIPTION_PATH
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(description, sort_keys=True, indent=2) + "\n", encoding="utf-8")
 
 
 def _by_name(structure: Mapping[str, Any], flat: "Sequence[tf.Tensor]") -> "dict[str, list[tf.Tensor]]":

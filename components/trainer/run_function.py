@@ -43,6 +43,10 @@ def run(spec: TrainSpec, task: Task, reporter: Reporter, *, attempt: int) -> Non
       ConfigurationError: There is no such function.
       Exception: Whatever the function raises.
     """
+    from tensorflow_transform.output_wrapper import TFTransformOutput
+
+    from lockstep.components.trainer.export import describe
+
     assert spec.run_fn is not None
     started_s = time.monotonic()
     limit_threads(task)
@@ -57,6 +61,12 @@ def run(spec: TrainSpec, task: Task, reporter: Reporter, *, attempt: int) -> Non
     with vitals:
         function(arguments)
     if task.is_chief:
+        describe(
+            Path(spec.export_dir),
+            TFTransformOutput(spec.transform_graph_dir),
+            label=spec.label,
+            label_kind=spec.label_kind,
+        )
         seconds = {"start": called_s - started_s, "run_fn": time.monotonic() - called_s}
         _write_report(spec, vitals.loss, attempt, seconds)
 

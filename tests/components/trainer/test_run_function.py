@@ -17,7 +17,7 @@ import tensorflow as tf
 from tfx.types import artifact_utils, standard_artifacts
 
 from lockstep.components.errors import ConfigurationError, StepFailed
-from lockstep.components.serving import ServingModel
+from lockstep.components.serving import ServingModel, read_contract
 from lockstep.components.trainer.executor import Executor
 from lockstep.components.trainer.heartbeat import Reporter
 from lockstep.components.trainer.run_function import Vitals
@@ -186,6 +186,9 @@ def test_a_group_with_a_killed_worker_goes_on_from_the_functions_checkpoint(
     model = ServingModel(step.folder / "model" / "Format-Serving")
     rows = tf.constant([example(row) for row in training_data.eval_rows[:5]])
     assert model.predictions(rows).shape == (5, 1)
+    contract = read_contract(step.folder / "model" / "Format-Serving")
+    assert contract is not None
+    assert contract.raw_features == {"company": "string", "fare": "float", "record_id": "int"}
 
 
 @pytest.mark.slow
