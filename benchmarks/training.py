@@ -12,20 +12,18 @@ from pathlib import Path
 
 from benchmarks.__main__ import machine
 from benchmarks.data_set import taxi_csv
-from benchmarks.training_faults import checkpoint_s, recovery_s
-from lockstep.components.trainer.batch_tuning import free_bytes, try_batch
+from benchmarks.training_watch import checkpoint_s, rates, recovery_s
 from lockstep.components.trainer.spec import ModelOptions, TrainSpec
 from lockstep.pipelines.batch_tuning import training_spec
 from lockstep.pipelines.config import load_config
 from lockstep.pipelines.run_files import RootFiles
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
-_MEASURED_S = 5.0
-_TIMEOUT_S = 300.0
 _LARGE = {"hidden": [2200, 2200]}
 _CHECKPOINT_S = 30.0
 
-Figures = dict[str, float]
+# Name -> examples a second and a second of processor time; or seconds, the same twice.
+Figures = dict[str, tuple[float, float]]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -51,13 +49,13 @@ def measure_all(spec: TrainSpec, folder: Path, *, repeat: int) -> Figures:
     """Returns name -> figure, best of the repetitions; what is compared is measured in turns."""
     small = dataclasses.replace(spec, options=dataclasses.replace(spec.options, workers=1))
     large = dataclasses.replace(spec, model=ModelOptions(parameters=_LARGE))
-    ours: dict[str, Callable[[], float]] = {
-        "lockstep-1": lambda: _rate(small, steps_per_call=1),
-        "lockstep-10": lambda: _rate(small, steps_per_call=10),
-        "small, 1 worker": lambda: _rate(spec, workers=1, batch_size=480),
-        "small, 2 workers": lambda: _rate(spec, workers=2, batch_size=480),
-        "large, 1 worker": lambda: _rate(large, workers=1, batch_size=480, steps_per_call=1),
-        "large, 2 workers": lambda: _rate(large, workers=2, batch_size=480, steps_per_call=1),
+    ours: dict[str, Callable[[], tuple[float, float]]] = {
+        "lockstep-1": lambda: rates(_with(small, steps_per_call=1)),
+        "lockstep-10": lambda: rates(_with(small, steps_per_call=10)),
+        "small, 1 worker": lambda: rates(_with(spec, workers=1, batch_size=480)),
+        "small, 2 workers": lambda: rates(_with(spec, workers=2, batch_size=480)),
+        "large, 1 worker": lambda: rates(_with(large, workers=1, batch_size=480, steps_per_call=1)),
+        "large, 2 workers": lambda: rates(_with(large, workers=2, batch_size=480, steps_per_call=1)),
     }
     spec_path = folder / "training-spec.json"
     spec_path.write_text(small.to_json(), encoding="utf-8")
@@ -65,52 +63,60 @@ def measure_all(spec: TrainSpec, folder: Path, *, repeat: int) -> Figures:
     for _ in range(repeat):
         for kind in ("input", "fit-1", "lockstep-1", "fit-10", "lockstep-10", *list(ours)[2:]):
             found = {kind: ours[kind]()} if kind in ours else _child(kind, spec_path)
-            for name, rate in found.items():
-                print(f"  {name}: {rate:,.0f} examples/s (load {os.getloadavg()[0]:.1f})", flush=True)
-                best[name] = max(best.get(name, 0.0), rate)
+            for name, (rate, processor_rate) in found.items():
+                load = os.getloadavg()[0]
+                print(f"  {name}: {rate:,.0f} a second, {processor_rate:,.0f} a processor second (load {load:.1f})")
+                sys.stdout.flush()
+                before = best.get(name, (0.0, 0.0))
+                best[name] = (max(before[0], rate), max(before[1], processor_rate))
     seconds: dict[str, Callable[[], float]] = {
-        "recovery": lambda: recovery_s(dataclasses.replace(spec, options=dataclasses.replace(spec.options, workers=2))),
+        "recovery": lambda: recovery_s(_with(spec, workers=2)),
         "checkpoint, small": lambda: checkpoint_s(small, every=2000),
         "checkpoint, large": lambda: checkpoint_s(_with(large, workers=1, batch_size=480), every=20),
     }
     for name, measure in seconds.items():
-        best[name] = min(measure() for _ in range(repeat))
-        print(f"  {name}: {best[name]:.3f} s (load {os.getloadavg()[0]:.1f})", flush=True)
+        best[name] = (min(measure() for _ in range(repeat)),) * 2
+        print(f"  {name}: {best[name][0]:.3f} s (load {os.getloadavg()[0]:.1f})", flush=True)
     return best
 
 
 def report(figures: Figures) -> str:
     """Returns the table."""
 
-    def line(name: str, value: str, than: str = "") -> str:
-        return f"{name:<58}{value:>14}  {than}".rstrip()
-
     def rate(name: str, key: str, *others: tuple[str, str]) -> str:
-        compared = ", ".join(f"{figures[key] / figures[other]:.2f} x {label}" for label, other in others)
-        return line(name, f"{figures[key]:,.0f}", compared)
+        cells = []
+        for place in (0, 1):
+            value = figures[key][place]
+            compared = ", ".join(f"{value / figures[other][place]:.2f}x {label}" for label, other in others)
+            cells.append(f"{value:>12,.0f}  {compared:<26}")
+        return f"{name:<46}{''.join(cells)}".rstrip()
 
     def checkpoint(what: str, key: str) -> str:
-        share = f"{figures[key] / _CHECKPOINT_S:.2%} of the time if every {_CHECKPOINT_S:.0f} s"
-        return line(f"  a checkpoint, {what}", f"{figures[key]:.3f}", share)
+        value = figures[key][0]
+        share = f"{value / _CHECKPOINT_S:.2%} of the time if every {_CHECKPOINT_S:.0f} s"
+        return f"{f'  a checkpoint, {what}':<46}{value:>12.3f}  {share}"
+
+    def heading(text: str) -> str:
+        return f"{text:<46}{'examples/s':>12}{'':<28}{'a processor second':>18}"
 
     return "\n".join(
         [
-            line("input, one process", "examples/s"),
+            heading("input, one process"),
             rate("  parse each record, then batch (the recipe)", "recipe"),
             rate("  Lockstep, records in memory", "memory", ("the recipe", "recipe")),
             rate("  Lockstep, from files", "files", ("the recipe", "recipe")),
-            line("training, one process, the taxi model, batch 240", "examples/s"),
+            heading("one worker, the taxi model, batch 240"),
             rate("  Keras fit, 1 step a call (its default)", "fit-1"),
             rate("  Keras fit, 10 steps a call", "fit-10", ("fit-1", "fit-1")),
             rate("  Lockstep, 1 step a call", "lockstep-1", ("fit-1", "fit-1")),
             rate("  Lockstep, 10 steps a call", "lockstep-10", ("fit-1", "fit-1"), ("fit-10", "fit-10")),
-            line("workers, batch 480", "examples/s"),
+            heading("workers, batch 480"),
             rate("  the taxi model, 1 worker", "small, 1 worker"),
             rate("  the taxi model, 2 workers", "small, 2 workers", ("1 worker", "small, 1 worker")),
             rate("  5 million parameters, 1 worker", "large, 1 worker"),
             rate("  5 million parameters, 2 workers", "large, 2 workers", ("1 worker", "large, 1 worker")),
-            line("faults", "seconds"),
-            line("  from a kill -9 to the next step, 2 workers", f"{figures['recovery']:.1f}"),
+            f"{'faults':<46}{'seconds':>12}",
+            f"{'  from a kill -9 to the next step, 2 workers':<46}{figures['recovery'][0]:>12.1f}",
             checkpoint("the taxi model", "checkpoint, small"),
             checkpoint("5 million parameters", "checkpoint, large"),
         ]
@@ -136,27 +142,13 @@ def _with(spec: TrainSpec, **changes: int) -> TrainSpec:
     return dataclasses.replace(spec, options=dataclasses.replace(spec.options, **changes))  # type: ignore[arg-type]
 
 
-def _rate(spec: TrainSpec, **changes: int) -> float:
-    changed = _with(spec, **changes)
-    trial = try_batch(
-        changed,
-        changed.options.batch_size,
-        budget_bytes=free_bytes(),
-        timeout_s=_TIMEOUT_S,
-        measured_s=_MEASURED_S,
-    )
-    if trial.problem or trial.examples_per_s is None:
-        raise RuntimeError(f"{changes}: {trial.problem}")
-    return trial.examples_per_s
-
-
 def _child(kind: str, spec_path: Path) -> Figures:
     command = [sys.executable, "-m", "benchmarks.training_child", kind, str(spec_path)]
     done = subprocess.run(command, cwd=_REPOSITORY, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{kind} failed:\n{done.stderr[-2000:]}")
-    figures: Figures = json.loads(done.stdout.splitlines()[-1])
-    return figures
+    figures: dict[str, list[float]] = json.loads(done.stdout.splitlines()[-1])
+    return {name: (rate, processor_rate) for name, (rate, processor_rate) in figures.items()}
 
 
 if __name__ == "__main__":

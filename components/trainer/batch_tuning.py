@@ -101,9 +101,7 @@ def quickest(trials: Sequence[Trial]) -> Trial | None:
     return next((trial for trial in usable if _rate(trial) >= _AS_QUICK * best), None)
 
 
-def try_batch(
-    spec: TrainSpec, batch_size: int, *, budget_bytes: int, timeout_s: float, measured_s: float = _MEASURED_S
-) -> Trial:
+def try_batch(spec: TrainSpec, batch_size: int, *, budget_bytes: int, timeout_s: float) -> Trial:
     """Trains for some seconds with a batch size; blocks, and leaves neither a process nor a file.
 
     Args:
@@ -111,7 +109,6 @@ def try_batch(
       batch_size: Of the trial.
       budget_bytes: The group is ended when it holds more memory.
       timeout_s: The group is ended after that long.
-      measured_s: The rate is that of at least so many seconds.
 
     Raises:
       ConfigurationError: The model, or the configuration, cannot be trained whatever the size.
@@ -134,12 +131,7 @@ def try_batch(
             export_dir=f"{folder}/model",
             tensorboard_dir=f"{folder}/events",
         )
-        watch = _Watch(
-            budget_bytes=budget_bytes,
-            timeout_s=timeout_s,
-            measured_s=measured_s,
-            devices_per_worker=options.devices_per_worker,
-        )
+        watch = _Watch(budget_bytes=budget_bytes, timeout_s=timeout_s, devices_per_worker=options.devices_per_worker)
         problem = None
         try:
             train(trial, launcher=watch)
@@ -190,12 +182,11 @@ class _Ended(Exception):
 class _Watch(LocalLauncher):
     """Ends the training once its rate is known, or its memory or time is over."""
 
-    def __init__(self, *, budget_bytes: int, timeout_s: float, measured_s: float, devices_per_worker: int) -> None:
+    def __init__(self, *, budget_bytes: int, timeout_s: float, devices_per_worker: int) -> None:
         super().__init__(devices_per_worker=devices_per_worker)
         self._budget_bytes = budget_bytes
         self._deadline_s = time.monotonic() + timeout_s
         self._timeout_s = timeout_s
-        self._measured_s = measured_s
         self._beats: list[WorkerEvent] = []
         self.peak_bytes = 0
 
@@ -226,7 +217,7 @@ class _Watch(LocalLauncher):
             if event is not None and event.event == "heartbeat" and event.total_records is not None:
                 self._beats.append(event)
         measured_s = self._beats[-1].time - self._beats[0].time if self._beats else 0.0
-        if measured_s >= self._measured_s and len(self._beats) > _NUM_BEATS:
+        if measured_s >= _MEASURED_S and len(self._beats) > _NUM_BEATS:
             raise _Ended(None)
         if time.monotonic() > self._deadline_s:
             raise _Ended(None if self.rate else f"no step was measured within {self._timeout_s:.0f} s")

@@ -22,9 +22,11 @@ _FIGURES = {
 
 def test_each_figure_stands_beside_what_it_is_compared_with() -> None:
     """Rates as multiples of their rival's, a checkpoint as its share of the time."""
-    lines = {line[:58].strip(): line[58:].split() for line in report(_FIGURES).splitlines()}
-    assert lines["Lockstep, from files"] == ["240,000", "12.00", "x", "the", "recipe"]
-    assert lines["Lockstep, 10 steps a call"][:2] == ["200,000", "4.00"]
-    assert lines["the taxi model, 2 workers"][:2] == ["50,000", "0.50"]
-    assert lines["from a kill -9 to the next step, 2 workers"] == ["8.0"]
-    assert lines["a checkpoint, 5 million parameters"][:2] == ["0.600", "2.00%"]
+    table = report({name: (value, value / 2) for name, value in _FIGURES.items()})
+    lines = {line[:46].strip(): line[46:].split("  ") for line in table.splitlines()}
+    cells = {name: [cell.strip() for cell in line if cell.strip()] for name, line in lines.items()}
+    assert cells["Lockstep, from files"] == ["240,000", "12.00x the recipe", "120,000", "12.00x the recipe"]
+    assert cells["Lockstep, 10 steps a call"][1] == "4.00x fit-1, 2.00x fit-10"
+    assert cells["the taxi model, 2 workers"][:2] == ["50,000", "0.50x 1 worker"]
+    assert cells["from a kill -9 to the next step, 2 workers"] == ["8.0"]
+    assert cells["a checkpoint, 5 million parameters"] == ["0.600", "2.00% of the time if every 30 s"]

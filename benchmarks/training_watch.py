@@ -1,4 +1,4 @@
-"""Trainings that are watched for what a fault, and what the insurance against it, costs in seconds."""
+"""Trainings that are watched: how quick they are, and what a fault and the insurance against it cost."""
 
 import dataclasses
 import os
@@ -8,13 +8,16 @@ import tempfile
 import time
 from collections.abc import Callable
 
+from benchmarks.process_tree import processor_s
 from lockstep.components.trainer.executor import train
 from lockstep.components.trainer.heartbeat import WorkerEvent
 from lockstep.components.trainer.launchers import WorkerStatus
 from lockstep.components.trainer.launchers.local import LocalLauncher
 from lockstep.components.trainer.spec import TrainSpec
 
-_TIMEOUT_S = 300.0
+_TIMEOUT_S = 600.0
+_MEASURED_S = 5.0
+_NUM_BEATS = 4
 _CHECKPOINTS = 8
 _ENDLESS = 10**8
 
@@ -43,6 +46,26 @@ class _Watch(LocalLauncher):
 
     def kill(self, worker: int) -> None:
         os.kill(self._workers[worker].process.pid, signal.SIGKILL)
+
+    def processor_s(self) -> float:
+        return sum(processor_s(worker.process.pid) for worker in self._workers)
+
+
+def rates(spec: TrainSpec) -> tuple[float, float]:
+    """Returns examples a second, and a second of all workers' processor time, without start and tracing."""
+    marks: list[tuple[WorkerEvent, float]] = []
+
+    def on_event(watch: _Watch, event: WorkerEvent) -> None:
+        if event.event != "heartbeat":
+            return
+        marks.append((event, watch.processor_s()))
+        if len(marks) > _NUM_BEATS and event.time - marks[0][0].time > _MEASURED_S:
+            raise _Over
+
+    _train(spec, on_event, checkpoint_every=_ENDLESS)
+    (first, begin_s), (last, end_s) = marks[0], marks[-1]
+    num_examples = (last.total_records or 0) - (first.total_records or 0)
+    return num_examples / (last.time - first.time), num_examples / (end_s - begin_s)
 
 
 def recovery_s(spec: TrainSpec) -> float:
