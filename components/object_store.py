@@ -347,6 +347,7 @@ def _storage_options(scheme: str, access: Access) -> dict[str, Any]:
         "read_timeout": _READ_TIMEOUT_S,
         "retries": {"mode": "standard", "max_attempts": _MAX_ATTEMPTS},
     }
+    options["max_concurrency"] = 2  # parts of one upload at once, 50 MB each in memory
     endpoint = access.endpoint_url or (KUBEFLOW_MINIO if scheme == "minio" else None)
     if endpoint:
         options["endpoint_url"] = endpoint

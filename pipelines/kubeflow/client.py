@@ -271,7 +271,8 @@ class Connection:
                 f"{begin}{end}; give the address of a Kubeflow Pipelines 2 API, such as https://HOST/pipeline, or that"
                 " of a forwarded port"
             )
-        return ConfigurationError(f"{begin}{end}")
+        remedy = "; give yours by --namespace" if "namespace" in said.lower() and not self.server.namespace else ""
+        return ConfigurationError(f"{begin}{end}{remedy}")
 
     def _unreachable(self, error: Any) -> Exception:
         endpoint = self.server.endpoint

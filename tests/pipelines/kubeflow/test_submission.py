@@ -133,6 +133,11 @@ _FAILURES = [
         "answered 413; the package is larger than the server, or a proxy",
     ),
     (Fault("POST .*upload", 400, '{"error_message": "bad spec"}'), ConfigurationError, "answered 400: bad spec"),
+    (
+        Fault("GET .*/pipelines", 400, '{"message": "empty Namespace"}'),
+        ConfigurationError,
+        "; give yours by --namespace",
+    ),
     (Fault("POST .*upload", 500, times=9), StepFailed, r"answered 500: injected; look at the API server's log"),
     (
         Fault("GET .*/pipelines", 503, "", times=9),
