@@ -256,3 +256,21 @@ def test_an_executor_is_no_driver(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path / "cluster")
     with pytest.raises(ConfigurationError, match="Recorder is not a driver of a component"):
         cluster.run(driver(f"{SAMPLES}.Recorder"), {}, run=runner(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("root", "work_dir", "expected"),
+    [
+        ("/", "/tmp/lockstep-work", "/tmp/lockstep-work"),
+        ("/stand/in", "/tmp/lockstep-work", "/stand/in/tmp/lockstep-work"),
+        ("/stand/in", "/work", "/work"),
+    ],
+)
+def test_where_a_folder_stands_for_the_container_a_trainings_temporary_folder_is_in_it(
+    root: str, work_dir: str, expected: str
+) -> None:
+    """Two emulations share no `/tmp`, as two pods do not; a volume's folder stays where it is mounted."""
+    properties = {"spec": json.dumps({"work_dir": work_dir, "steps": 3}), "other": "text"}
+    step_execution._keep_in_container(properties, ContainerPaths(root))
+    assert json.loads(properties["spec"]) == {"work_dir": expected, "steps": 3}
+    assert properties["other"] == "text"
