@@ -176,10 +176,12 @@ class Cluster:
 
     def start(self, arguments: list[str], execution: Execution) -> subprocess.Popen[str]:
         """Starts the command in a container of its own."""
-        execution.container_dir.mkdir(parents=True, exist_ok=True)
+        temporary_dir = execution.container_dir / "tmp"
+        temporary_dir.mkdir(parents=True, exist_ok=True)
         repository = Path(__file__).parents[3]
         environment = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG")}
         environment |= {
+            "TMPDIR": str(temporary_dir),
             "LOCKSTEP_CONTAINER_DIR": str(execution.container_dir),
             "LOCKSTEP_STORE_DIR": str(self.store_dir),
             "PYTHONPATH": os.pathsep.join([str(repository), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]),
