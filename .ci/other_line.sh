@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Tests the dependency line that this machine's own set-up does not take: the fast tests, and one end-to-end run.
+# Tests the dependency line that this machine's own set-up does not take: the fast tests, one end-to-end run, and one of a
+# package for Kubeflow.
 #
 # Line B (Python 3.11 to 3.13, glibc 2.39 or newer) on an older machine: in a Debian 13 folder made by debootstrap, in a
 # mount namespace of its own, removed at the end. Line A (Python 3.10) on a newer machine: with that interpreter.
@@ -16,7 +17,7 @@ not_tested() {
   exit 0
 }
 
-checks='make test-fast && make demo'
+checks='make test-fast && make demo && bash .ci/kubeflow_run.sh .venv/bin/python'
 
 copy_repository() {  # what is committed, as any other machine would see it
   mkdir -p "$1"
