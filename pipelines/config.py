@@ -22,6 +22,7 @@ from lockstep.components.package_files import is_package_path, resolve_package_p
 from lockstep.components.pusher.options import PushOptions
 from lockstep.components.trainer.models import BUILT_IN
 from lockstep.components.trainer.spec import ModelOptions, TrainOptions
+from lockstep.components.transform.options import TransformOptions
 from lockstep.pipelines.kubeflow.options import KubeflowOptions
 from lockstep.pipelines.yaml_reader import parse_yaml
 from lockstep.transforms.features import Feature, Label, transformed_features
@@ -65,6 +66,7 @@ class PipelineConfig:
       label: What the model learns to predict.
       features: Raw column -> how it becomes model inputs. Required unless ``preprocessing`` is given.
       preprocessing: ``module:function`` with tf.Transform's ``preprocessing_fn`` signature, instead of ``features``.
+      transform: How the transformed records are written.
       model: Which Keras model is trained.
       run_fn: ``module:function`` for TFX's stock Trainer, run unchanged in every worker, instead of ``model.build``;
         ``model.parameters`` are its ``custom_config``. It decides itself what ``train`` does, but for ``workers``,
@@ -81,6 +83,7 @@ class PipelineConfig:
     label: Label
     features: Mapping[str, Feature] = dataclasses.field(default_factory=dict)
     preprocessing: str | None = None
+    transform: TransformOptions = TransformOptions()
     model: ModelOptions = ModelOptions()
     run_fn: str | None = None
     train: TrainOptions = TrainOptions()

@@ -6,7 +6,6 @@ import pathlib
 from tfx.components.example_validator.component import ExampleValidator
 from tfx.components.schema_gen.component import SchemaGen
 from tfx.components.statistics_gen.component import StatisticsGen
-from tfx.components.transform.component import Transform
 from tfx.orchestration import data_types, metadata
 from tfx.orchestration import pipeline as tfx_pipeline
 
@@ -16,6 +15,7 @@ from lockstep.components.example_gen.component import ExampleGen
 from lockstep.components.pusher.component import Pusher
 from lockstep.components.trainer.component import DistributedTrainer
 from lockstep.components.trainer.step import TrainStep
+from lockstep.components.transform.component import Transform
 from lockstep.pipelines.config import BeamOptions, PipelineConfig
 from lockstep.pipelines.kubeflow.options import KubeflowOptions
 from lockstep.pipelines.run_files import RootFiles
@@ -103,6 +103,7 @@ def build_pipeline(config: PipelineConfig, site: Site) -> tfx_pipeline.Pipeline:
     transform = Transform(
         examples=examples,
         schema=schema,
+        options=config.transform,
         preprocessing_fn=(config.preprocessing or _BUILT_IN_PREPROCESSING).replace(":", "."),
         custom_config=_preprocessing_parameters(config),
         disable_statistics=True,
