@@ -31,7 +31,7 @@ OWN_KEY = "lockstep"
 
 _BEAT_S = 1.0
 # Share of one core under which a process counts as waiting. TensorFlow's threads of two workers that wait for each
-# other use 0.002, a worker at its slowest useful work (reading from a network) well over 0.01.
+# other used 0.001; one that works uses far more, were it only to read from a network.
 _IDLE_SHARE = 0.01
 _TELEMETRY = ["Trainer"]
 
