@@ -105,6 +105,7 @@ def train(spec: TrainSpec, *, launcher: Launcher | None = None) -> TrainingOutco
         options=spec.options,
         run_dir=files.run_dir,
         command=lambda attempt: worker_command(spec_path=files.spec_path, attempt=attempt),
+        silent_together=spec.run_fn is not None,
     )
     return supervisor.run()
 

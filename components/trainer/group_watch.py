@@ -68,6 +68,8 @@ class GroupWatch:
       now_s: The clock at its start; every ``now_s`` is of the same clock, in seconds.
       start_timeout_s: See ``TrainOptions``.
       heartbeat_timeout_s: See ``TrainOptions``.
+      together: Whether only the silence of all that are not done counts: a ``run_fn``'s worker is silent while it waits
+        for a peer that works.
     """
 
     def __init__(
@@ -79,7 +81,9 @@ class GroupWatch:
         heartbeat_timeout_s: float,
         servers: frozenset[int] = frozenset(),
         replaceable: frozenset[int] = frozenset(),
+        together: bool = False,
     ) -> None:
+        self._together = together
         self._start_timeout_s = start_timeout_s
         self._heartbeat_timeout_s = heartbeat_timeout_s
         self._start_s = now_s
@@ -179,7 +183,7 @@ class GroupWatch:
                 f"{_names(late)} did not come to a first step within start_timeout_s: {self._start_timeout_s:g}"
             )
         silent = [w for w in self._workers if w.silence_s(now_s) > self._heartbeat_timeout_s]
-        if not silent:
+        if not silent or (self._together and len(silent) < sum(w.done is None for w in self._workers)):
             return None
         silent.sort(key=lambda w: w.last_sign_s or 0.0)
         return silent[0].stuck(

@@ -1,8 +1,8 @@
 """A function for TFX's stock Trainer, in every worker of a group: what it is given, and how it shows life.
 
 It has no loop that could tell its steps, so a thread beats for it while the process uses its processor. A worker whose
-Python hangs, or that waits for a peer that does, uses next to none: it falls silent, and the supervisor starts the
-group again. What hangs with a busy processor ends by ``attempt_timeout_s`` alone.
+Python hangs, or that waits for a peer, uses next to none: it falls silent, and when all are silent the supervisor
+starts the group again. What hangs with a busy processor ends by ``attempt_timeout_s`` alone.
 """
 
 import importlib
@@ -31,7 +31,7 @@ OWN_KEY = "lockstep"
 
 _BEAT_S = 1.0
 # Share of one core under which a process counts as waiting. TensorFlow's threads of two workers that wait for each
-# other used 0.001; one that works uses far more, were it only to read from a network.
+# other used 0.001.
 _IDLE_SHARE = 0.01
 _TELEMETRY = ["Trainer"]
 

@@ -59,6 +59,7 @@ class Supervisor:
       options: Of the training.
       run_dir: Folder of the run, for logs.
       command: Gives the command of a worker for an attempt's number.
+      silent_together: Whether workers count as stuck only if all of them are silent.
       clock: Seconds that only grow.
       sleep: Waits that many seconds of ``clock``.
     """
@@ -70,6 +71,7 @@ class Supervisor:
         options: TrainOptions,
         run_dir: Path,
         command: Callable[[int], tuple[str, ...]],
+        silent_together: bool = False,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -77,6 +79,7 @@ class Supervisor:
         self._options = options
         self._run_dir = run_dir
         self._command = command
+        self._silent_together = silent_together
         self._clock = clock
         self._sleep = sleep
         self._begin_s = 0.0
@@ -132,6 +135,7 @@ class Supervisor:
             now_s=start_s,
             start_timeout_s=self._options.start_timeout_s,
             heartbeat_timeout_s=self._options.heartbeat_timeout_s,
+            together=self._silent_together,
         )
         progress = _ProgressReport(options=self._options, restarts=lambda: self._num_restarts)
         if number == 1:

@@ -19,7 +19,9 @@ from tfx.types import artifact_utils, standard_artifacts
 from lockstep.components.errors import ConfigurationError, StepFailed
 from lockstep.components.serving import ServingModel, read_contract
 from lockstep.components.trainer.executor import Executor
-from lockstep.components.trainer.heartbeat import Reporter
+from lockstep.components.trainer.group_watch import GroupWatch
+from lockstep.components.trainer.heartbeat import Reporter, WorkerEvent
+from lockstep.components.trainer.launchers import WorkerStatus
 from lockstep.components.trainer.run_function import Vitals
 from lockstep.components.trainer.spec import ModelOptions, TrainOptions
 from lockstep.components.trainer.step import TrainStep
@@ -62,6 +64,32 @@ def test_what_the_function_reports_is_in_the_heartbeats() -> None:
     lines = process.stream.getvalue().splitlines()
     assert [json.loads(line.partition(" ")[2])["step"] for line in lines] == [30, 30]
     assert process.vitals.loss == 0.25
+
+
+def test_a_worker_may_wait_for_another_that_works() -> None:
+    """Only the silence of all that are not done is a hang."""
+    watch = GroupWatch(
+        names=["worker 0", "worker 1"], now_s=0.0, start_timeout_s=100, heartbeat_timeout_s=10, together=True
+    )
+
+    def hears(workers: tuple[int, ...], now_s: float) -> None:
+        lines = [WorkerEvent(event="heartbeat", worker=worker, step=0).to_line() for worker in range(2)]
+        watch.observe(
+            [
+                WorkerStatus(
+                    worker=w, exit_code=None, new_lines=(lines[w],) if w in workers else (), log_path=Path("log")
+                )
+                for w in range(2)
+            ],
+            now_s,
+        )
+
+    hears((0, 1), 1.0)
+    hears((0,), 50.0)
+    assert watch.failure(55.0) is None, "worker 1 waits for worker 0"
+    failure = watch.failure(61.0)
+    assert failure is not None
+    assert failure.cause.startswith("workers 1 and 0 gave no sign of life for heartbeat_timeout_s: 10")
 
 
 @dataclasses.dataclass
