@@ -8,11 +8,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lockstep.pipelines.kubeflow.findings import Finding
+from lockstep.pipelines.kubeflow.findings import KUBEFLOW_PLACEHOLDER, Finding
 from lockstep.pipelines.kubeflow.options import quantity
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_KUBEFLOW_PLACEHOLDER = re.compile(r"\{\{\$[^{}]*(\{[^{}]*\}[^{}]*)*\}\}")
 _STORE_URI = re.compile(r"(minio|s3|gs)://[^/]+/.+|oci://.+")
 # v2/compiler/argocompiler/argo.go: images for which Kubeflow runs nothing.
 _STUB_IMAGES = ("argostub/createpvc", "argostub/deletepvc")
@@ -58,7 +57,7 @@ def _one_container_findings(place: str, container: Mapping[str, Any]) -> Iterato
         )
     for kind in ("command", "args"):
         for index, argument in enumerate(container.get(kind, [])):
-            if "{{" in _KUBEFLOW_PLACEHOLDER.sub("", argument):
+            if "{{" in KUBEFLOW_PLACEHOLDER.sub("", argument):
                 yield Finding(
                     place=f"{place}.{kind}[{index}]",
                     reason="holds '{{', which Argo takes for a tag of its own; write it otherwise",

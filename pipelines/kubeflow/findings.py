@@ -1,6 +1,10 @@
 """What is wrong with a package, and where."""
 
 import dataclasses
+import re
+
+# Kubeflow's own, such as {{$.inputs.parameters['x']}}: its launcher puts a value there, and Argo leaves it.
+KUBEFLOW_PLACEHOLDER = re.compile(r"\{\{\$[^{}]*(\{[^{}]*\}[^{}]*)*\}\}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -11,14 +11,13 @@ from typing import Any
 
 import yaml
 
-from lockstep.pipelines.kubeflow.findings import Finding
+from lockstep.pipelines.kubeflow.findings import KUBEFLOW_PLACEHOLDER, Finding
 from lockstep.pipelines.kubeflow.names import KUBEFLOW_DRIVER, MAX_TASK, PROBE, RESERVED, TASK_PATTERN
 
 _PIPELINE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _MAX_PIPELINE_NAME = 128  # apiserver/validation/length.go
 _PARAMETER_NAME = re.compile(r"[-\w]+")
 _ROOT_URI = re.compile(r"(minio|s3|gs)://[^/]+.*")
-_ARGO_TAG = re.compile(r"\{\{(?!\$)")
 _VALUE_TYPES: dict[str, tuple[type, ...]] = {
     "NUMBER_INTEGER": (int, float),
     "NUMBER_DOUBLE": (int, float),
@@ -117,6 +116,24 @@ def _parameter_findings(place: str, name: str, parameter: Mapping[str, Any]) -> 
         )
     elif "defaultValue" in parameter and not _is_of(parameter["defaultValue"], str(kind)):
         yield Finding(place=f"{place}.defaultValue", reason=f"{parameter['defaultValue']!r} is no {kind}")
+    yield from _tag_findings(parameter.get("defaultValue"), f"{place}.defaultValue")
+
+
+def _tag_findings(value: Any, place: str) -> Iterator[Finding]:
+    """Yields texts at any depth that Argo would resolve: it does in the arguments of a task.
+
+    Kubeflow's compiler makes one of the whole task, and one of the defaults (Argo: workflow/validate/validate.go).
+    """
+    if isinstance(value, str):
+        if "{{" in KUBEFLOW_PLACEHOLDER.sub("", value):
+            yield Finding(place=place, reason="holds '{{', which Argo takes for a tag of its own; write it otherwise")
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _tag_findings(key, place)
+            yield from _tag_findings(inner, f"{place}.{key}")
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _tag_findings(inner, f"{place}[{index}]")
 
 
 def _artifact_type_findings(place: str, kind: Mapping[str, Any]) -> Iterator[Finding]:
@@ -151,6 +168,7 @@ def _dag_findings(dag: Dag) -> Iterator[Finding]:
         yield from _name_findings(dag, name, place)
         if not task.get("taskInfo", {}).get("name"):  # v2/driver/driver.go
             yield Finding(place=f"{place}.taskInfo.name", reason="is absent; Kubeflow's driver needs it")
+        yield from _tag_findings(task, place)
         component = task.get("componentRef", {}).get("name", "")
         if component not in dag.spec.get("components", {}):  # v2/compiler/visitor.go
             yield Finding(place=f"{place}.componentRef.name", reason=f"no component {component!r}")
@@ -186,12 +204,12 @@ def _upstream(task: Mapping[str, Any]) -> list[str]:
     return [
         *task.get("dependentTasks", []),
         *(
-            v["taskOutputArtifact"]["producerTask"]
+            v["taskOutputArtifact"].get("producerTask", "")
             for v in inputs.get("artifacts", {}).values()
             if "taskOutputArtifact" in v
         ),
         *(
-            v["taskOutputParameter"]["producerTask"]
+            v["taskOutputParameter"].get("producerTask", "")
             for v in inputs.get("parameters", {}).values()
             if "taskOutputParameter" in v
         ),
@@ -300,9 +318,6 @@ def _constant_findings(value: Mapping[str, Any], wanted: str, place: str) -> Ite
         yield Finding(place=place, reason="null is not allowed; leave the input out")
     elif wanted and not _is_of(constant, wanted):
         yield Finding(place=place, reason=f"{constant!r} is no {wanted}")
-    elif isinstance(constant, str) and _ARGO_TAG.search(constant):
-        # Argo: workflow/validate/validate.go resolves {{...}} in the arguments of a task, and the task is one.
-        yield Finding(place=place, reason="holds '{{', which Argo takes for a tag of its own; write it otherwise")
 
 
 def _is_of(value: Any, kind: str) -> bool:

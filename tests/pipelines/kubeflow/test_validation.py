@@ -174,6 +174,28 @@ PIPELINE: dict[str, tuple[Callable[[Documents], Any], str]] = {
         lambda d: _inputs(d)["parameters"]["custom_config"].update(runtimeValue={"constant": "a {{name}}"}),
         "holds '{{', which Argo takes for a tag",
     ),
+    "tag of Argo's in a part of a constant": (
+        lambda d: _inputs(d)["parameters"].update(
+            custom_config={"runtimeValue": {"constant": [{"a": "{{workflow.name}}"}]}}
+        ),
+        "runtimeValue.constant[0].a: holds '{{', which Argo takes for a tag",
+    ),
+    "tag of Argo's in a task's name": (
+        lambda d: _tasks(d)["Transform"]["taskInfo"].update(name="{{workflow.x}}"),
+        "Transform.taskInfo.name: holds '{{', which Argo takes for a tag",
+    ),
+    "tag of Argo's in a default": (
+        lambda d: d[0]["root"]["inputDefinitions"]["parameters"]["data_path"].update(defaultValue="s3://{{inputs.x}}"),
+        "data_path.defaultValue: holds '{{', which Argo takes for a tag",
+    ),
+    "tag that does not end": (
+        lambda d: _inputs(d)["parameters"]["custom_config"].update(runtimeValue={"constant": "a {{$"}),
+        "custom_config.runtimeValue.constant: holds '{{', which Argo takes for a tag",
+    ),
+    "no producer of a value": (
+        lambda d: _inputs(d, "Pusher")["parameters"]["driver_output"]["taskOutputParameter"].pop("producerTask"),
+        "driver_output: no task ''",
+    ),
     "default of another type": (
         lambda d: d[0]["root"]["inputDefinitions"]["parameters"]["train_steps"].update(defaultValue="600"),
         "train_steps.defaultValue: '600' is no NUMBER_INTEGER",
