@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lockstep.components.errors import StepFailed
+from lockstep.components.errors import DataError, StepFailed
 
 MANIFEST_NAME = "manifest.json"
 
@@ -22,10 +22,11 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shard:
-    """One file of records: its name under the artifact's folder, and how many records it holds."""
+    """One file of records: its name under the artifact's folder, how many records it holds, and in how many bytes."""
 
     path: str
     records: int
+    size: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,14 +75,21 @@ def recorded_counts(files: Sequence[str]) -> tuple[int, ...] | None:
 
     Returns:
       None where a file's artifact has no manifest, or one that does not list it: another component wrote it.
+
+    Raises:
+      DataError: A file has not the size that the manifest says; TensorFlow takes one that was cut for a shorter one.
     """
-    counts: dict[Path, int] = {}
+    shards: dict[Path, Shard] = {}
     for root in {Path(file).parent.parent for file in files}:
         with contextlib.suppress(FileNotFoundError):
-            shards = Manifest.load(str(root)).shards.values()
-            counts |= {root / shard.path: shard.records for each in shards for shard in each}
-    known = [counts.get(Path(file)) for file in files]
-    return None if None in known else tuple(count for count in known if count is not None)
+            shards |= {root / s.path: s for each in Manifest.load(str(root)).shards.values() for s in each}
+    if not all(Path(file) in shards for file in files):
+        return None
+    for path, shard in ((Path(file), shards[Path(file)]) for file in files):
+        size = path.stat().st_size
+        if size != shard.size:
+            raise DataError(f"{path}: {size} bytes, and {shard.size} were written; run the step that wrote it again")
+    return tuple(shards[Path(file)].records for file in files)
 
 
 @contextlib.contextmanager

@@ -78,11 +78,15 @@ class ShardWriter:
                 self._submit(i, file.write, data)
 
     def shards(self) -> dict[str, tuple[Shard, ...]]:
-        """Returns split -> its files with the records written so far."""
+        """Returns split -> its files with the records written so far; the sizes are final when all is written."""
         return {
-            split: tuple(Shard(path=self._name(split, i), records=count) for i, count in enumerate(counts))
+            split: tuple(self._shard(split, i, count) for i, count in enumerate(counts))
             for split, counts in self._counts.items()
         }
+
+    def _shard(self, split: str, i: int, count: int) -> Shard:
+        path = self._name(split, i)
+        return Shard(path=path, records=count, size=(self._folder / path).stat().st_size)
 
     def _name(self, split: str, i: int) -> str:
         return f"Split-{split}/data_tfrecord-{i:05d}-of-{len(self._counts[split]):05d}.gz"

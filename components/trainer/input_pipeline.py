@@ -169,12 +169,16 @@ class TrainingInput:
         nothing = tf.data.Dataset.from_tensors(tf.constant([], tf.string)).repeat()
 
         def shares(shard: int) -> "tf.data.Dataset":
-            def shuffle(window: "tf.Tensor", items: "tf.Tensor") -> "tf.Tensor":
-                order = tf.numpy_function(self._order, [shard, epoch, window, tf.size(items)], tf.int64)
-                return tf.ensure_shape(tf.gather(items, order), [None])
+            # A window is shuffled as a whole: reading begins with the one that holds the first record wanted.
+            first_window, passed = skipped * self._share // self._window, skipped * self._share % self._window
 
-            windows = self._read_shard(shard).batch(self._window).enumerate().map(shuffle)
-            return windows.rebatch(self._share).skip(skipped).prefetch(2).concatenate(nothing)
+            def shuffle(index: "tf.Tensor", items: "tf.Tensor") -> "tf.Tensor":
+                order = tf.numpy_function(self._order, [shard, epoch, first_window + index, tf.size(items)], tf.int64)
+                return tf.ensure_shape(tf.gather(items, order)[tf.where(index == 0, passed, 0) :], [None])
+
+            windows = self._read_shard(shard, first_window * self._window)
+            windows = windows.batch(self._window).enumerate().map(shuffle)
+            return windows.rebatch(self._share).prefetch(2).concatenate(nothing)
 
         steps = tf.data.Dataset.zip(tuple(shares(shard) for shard in self._shards))
         return steps.map(lambda *items: tf.concat(items, axis=0))
@@ -190,11 +194,10 @@ class TrainingInput:
             padded[name] = tf.ensure_shape(tf.pad(column, rest), [num_rows, *column.shape[1:]])
         return padded, tf.cast(tf.range(num_rows) < num_real, tf.float32)[:, tf.newaxis]
 
-    def _read_shard(self, shard: int) -> "tf.data.Dataset":
-        records = self._records.read(self.deal.files_of_shards([shard]))
-        if self.deal.files_of is not None:
-            return records
-        return records.shard(len(self.deal.sizes), shard)
+    def _read_shard(self, shard: int, first_record: "tf.Tensor") -> "tf.data.Dataset":
+        files, passed = self.deal.place(shard, first_record)
+        records = self._records.read(files).skip(passed)
+        return records if self.deal.files_of is not None else records.shard(len(self.deal.sizes), 0)
 
     def _load(self) -> "dict[str, tf.Tensor]":
         """Reads this worker's records, shard after shard, each file once."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lockstep.components.errors import ConfigurationError
+from lockstep.components.record_manifest import recorded_counts
 from lockstep.components.tfrecord_files import count_records
 
 if TYPE_CHECKING:
@@ -52,6 +53,26 @@ class Deal:
         singly = tuple(len(range(shard, total, num_shards)) for shard in range(num_shards))
         return cls(files=tuple(files), counts=tuple(counts), files_of=None, sizes=singly)
 
+    def place(self, shard: int, record: "tf.Tensor") -> "tuple[tf.Tensor, tf.Tensor]":
+        """Finds a record of a virtual shard, so that nothing before its file need be read.
+
+        Args:
+          shard: The virtual shard.
+          record: int64 scalar, the record's place in the shard; may be past its end.
+
+        Returns:
+          The shard's files from the one with that record on, and how many records of the first to pass over. Where
+          records are dealt singly, every ``len(sizes)``-th from there on is the shard's.
+        """
+        import tensorflow as tf
+
+        owned = range(len(self.files)) if self.files_of is None else self.files_of[shard]
+        position = record if self.files_of is not None else record * len(self.sizes) + shard
+        starts = tf.constant(np.cumsum([0] + [self.counts[i] for i in owned]), tf.int64)
+        # The last file that begins at the record or before; past the end there is none.
+        first = tf.reduce_sum(tf.cast(starts <= position, tf.int64)) - 1
+        return tf.constant([self.files[i] for i in owned], tf.string)[first:], position - starts[first]
+
     def files_of_shards(self, shards: Sequence[int]) -> tuple[str, ...]:
         """Returns the files that hold the shards' records, in order, each once."""
         if self.files_of is None:
@@ -87,19 +108,21 @@ class Records:
         self._feature_spec = dict(feature_spec)
 
     def count(self) -> tuple[int, ...]:
-        """Returns the number of records in each file; reads them all.
+        """Returns the number of records in each file, as the manifest beside them says; reads them all without one.
 
         Raises:
-          DataError: A file is not a whole gzip TFRecord.
+          DataError: A file is not whole.
         """
-        return tuple(count_records(path) for path in self.files)
+        return recorded_counts(self.files) or tuple(count_records(path) for path in self.files)
 
-    def read(self, files: Sequence[str] | None = None) -> "tf.data.Dataset":
+    def read(self, files: "Sequence[str] | tf.Tensor | None" = None) -> "tf.data.Dataset":
         """Returns the serialised records in the order of the files, None for all of them."""
         import tensorflow as tf
 
-        paths = list(self.files if files is None else files)
-        return tf.data.TFRecordDataset(tf.constant(paths, tf.string), compression_type="GZIP", buffer_size=2**20)
+        paths = self.files if files is None else files
+        return tf.data.TFRecordDataset(
+            tf.convert_to_tensor(paths, tf.string), compression_type="GZIP", buffer_size=2**20
+        )
 
     def parse(self, serialised: "tf.Tensor") -> "dict[str, tf.Tensor]":
         """Returns columns of [batch, ...], a scalar feature as [batch, 1], of a batch of serialised records."""

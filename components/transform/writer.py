@@ -145,7 +145,8 @@ def join_parts(folder: Path, target: Path, prefix: str, num_shards: int) -> tupl
         for file in files:
             file.close()
     return tuple(
-        Shard(path=f"{target.name}/{path.name}", records=count) for path, count in zip(paths, records, strict=True)
+        Shard(path=f"{target.name}/{path.name}", records=count, size=path.stat().st_size)
+        for path, count in zip(paths, records, strict=True)
     )
 
 

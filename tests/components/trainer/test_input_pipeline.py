@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.components.errors import ConfigurationError, DataError
+from lockstep.components.example_gen.rows import write_examples
 from lockstep.components.trainer.input_pipeline import ReplicaInputs, TrainingInput, worker_input
 from lockstep.components.trainer.records import Deal, Records
 from lockstep.components.trainer.spec import TrainOptions
@@ -113,6 +114,45 @@ def test_a_resumed_worker_reads_exactly_the_rest(tmp_path: Path, num_files: int,
     # Within an epoch of 9 or 10 steps, where one ends, and in the third.
     for step in (1, 9, 23):
         assert read_ids(data, 25 - step, start_step=step) == whole[step:]
+
+
+@pytest.mark.parametrize(("num_files", "shuffle_buffer"), [(1, 7), (5, 0), (24, 7)])
+def test_resuming_from_any_step_reads_each_record_of_the_epoch_once(
+    tmp_path: Path, num_files: int, shuffle_buffer: int
+) -> None:
+    """By record ids: what was read before a stop and what is read after it are the epoch, in the same order."""
+    split = records(tmp_path / "split", num_files=num_files)
+    data = training_input(split, worker=1, num_workers=2, cache_bytes=0, shuffle_buffer=shuffle_buffer)
+    steps = data.steps_per_epoch
+    whole = read_ids(data, steps)
+    assert len(set(flat(whole))) == len(flat(whole)) == data.records_until(steps)
+    for step in range(1, steps, 2):
+        assert read_ids(data, steps - step, start_step=step) == whole[step:]
+
+
+def test_resuming_opens_no_file_before_the_position(tmp_path: Path) -> None:
+    """Files whose records were all read may be gone; here each of four shards has three files."""
+    split = records(tmp_path / "split", num_files=12)
+    data = training_input(split, cache_bytes=0, shuffle_buffer=5)
+    late = data.steps_per_epoch - 1
+    whole = read_ids(data, late + 1)
+    for owned in data.deal.files_of or ():
+        for index in owned[:-1]:
+            Path(data.deal.files[index]).unlink()
+    assert read_ids(data, 1, start_step=late) == whole[late:]
+
+
+def test_a_manifest_saves_reading_the_files_to_count_them(tmp_path: Path) -> None:
+    """The files are garbage of the right size, and the counts are still those of the manifest."""
+    manifest = write_examples({"train": [{"record_id": i, "fare": 1.0, "tips": 0.0} for i in range(50)]}, tmp_path, 3)
+    files = [tmp_path / shard.path for shard in manifest.shards["train"]]
+    split = Records([str(file) for file in files], SPEC, "tips")
+    for file in files:
+        file.write_bytes(b"x" * file.stat().st_size)
+    assert split.count() == (17, 17, 16)
+    files[1].write_bytes(b"cut")
+    with pytest.raises(DataError, match=rf"{files[1].name}: 3 bytes, and \d+ were written; run the step"):
+        split.count()
 
 
 def test_memory_and_files_give_the_same_order(tmp_path: Path) -> None:
