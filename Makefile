@@ -62,9 +62,10 @@ docs: setup  ## write the reference of the configuration from the code
 golden: setup  ## write the golden packages of the tests anew
 	@$(VENV)/python -m tests.pipelines.kubeflow.golden
 
-verify-kfp: setup  ## ask the two newest kfp releases whether they take the golden packages (PACKAGES="a.yaml b.yaml": others)
+verify-kfp: setup  ## ask two kfp releases, and Kubeflow's server and Argo in Go, whether they take the golden packages (PACKAGES="a.yaml b.yaml": others)
 	@PYTHONPATH=requirements $(VENV)/python -m tests.kfp_releases.verify $(PACKAGES)
-	@$(VENV)/python -m pytest -q tests/kfp_releases
+	@PYTHONPATH=requirements $(VENV)/python -m tests.kfp_go.verify $(PACKAGES)
+	@$(VENV)/python -m pytest -q tests/kfp_releases tests/kfp_go
 
 wheel: setup  ## build the wheel into dist/
 	@rm -rf build/lib build/bdist.*
