@@ -176,7 +176,7 @@ def _check_room(folder: str, objects: Sequence[StoredObject], scratch: Path) -> 
             f"{folder}: {size_mb} MB are to be fetched, but {free_mb} MB are free in {scratch.parent}; make room, or"
             " set TMPDIR to a larger disk"
         )
-    _progress.info("fetching %d objects, %d MB", len(objects), size_mb)
+    _progress.info("fetching %d object%s, %d MB", len(objects), "s" if len(objects) > 1 else "", size_mb)
 
 
 @contextlib.contextmanager
