@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     print(machine(), flush=True)
     folder = options.dir.absolute()
-    spec = _prepared(folder, options.rows)
+    spec = prepared(folder, options.rows)
     figures = measure_all(spec, folder, repeat=options.repeat)
     print("\n" + report(figures) + "\n")
     path = folder / "results" / f"{time.strftime('%Y%m%dT%H%M%S')}-training.json"
@@ -123,7 +123,7 @@ def report(figures: Figures) -> str:
     )
 
 
-def _prepared(folder: Path, num_rows: int) -> TrainSpec:
+def prepared(folder: Path, num_rows: int) -> TrainSpec:
     """Returns the taxi training on so many rows; what it reads is made by a run of the pipeline, once a version."""
     data = taxi_csv(folder / "data", num_rows)
     root = folder / f"training-{num_rows}"

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lockstep.components.trainer.input_pipeline import ReplicaInputs, TrainingInput, worker_input
-from lockstep.components.trainer.loop import Call
+from lockstep.components.trainer.loop import Call, model_columns
 from lockstep.components.trainer.records import Records
 from lockstep.components.trainer.spec import TrainOptions
-from lockstep.components.trainer.step_function import weighted_loss
+from lockstep.components.trainer.step_function import weighted_mean
 from lockstep.components.trainer.task import Task
 
 if TYPE_CHECKING:
@@ -126,7 +126,8 @@ class Asynchronous:
 
         built = self._built
         with tf.GradientTape() as tape:
-            loss = weighted_loss(built.model, built.loss, columns, weights, total, built.label)
+            predictions = built.model(model_columns(built.model, columns, built.label), training=True)
+            loss = weighted_mean(built.loss, predictions, columns[built.label], weights, total)
             if built.model.losses:
                 loss += tf.cast(tf.add_n(built.model.losses), loss.dtype)
         variables = built.model.trainable_variables

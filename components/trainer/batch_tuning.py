@@ -131,7 +131,7 @@ def try_batch(spec: TrainSpec, batch_size: int, *, budget_bytes: int, timeout_s:
             export_dir=f"{folder}/model",
             tensorboard_dir=f"{folder}/events",
         )
-        watch = _Watch(budget_bytes=budget_bytes, timeout_s=timeout_s, devices_per_worker=options.devices_per_worker)
+        watch = _Watch(budget_bytes=budget_bytes, timeout_s=timeout_s, devices_per_worker=options.num_devices)
         problem = None
         try:
             train(trial, launcher=watch)

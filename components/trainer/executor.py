@@ -101,7 +101,7 @@ def train(spec: TrainSpec, *, launcher: Launcher | None = None) -> TrainingOutco
     files.spec_path.write_text(spec.to_json(), encoding="utf-8")
     options = spec.options
     supervisor = Supervisor(
-        launcher=launcher or LocalLauncher(base_port=options.base_port, devices_per_worker=options.devices_per_worker),
+        launcher=launcher or LocalLauncher(base_port=options.base_port, devices_per_worker=options.num_devices),
         options=spec.options,
         run_dir=files.run_dir,
         command=lambda attempt: worker_command(spec_path=files.spec_path, attempt=attempt),

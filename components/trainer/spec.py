@@ -30,6 +30,8 @@ from typing import Any, Literal
 from lockstep.components import documents
 
 MAX_VIRTUAL_SHARDS = 24
+BATCH_AXIS = "batch"
+"""The axis of ``TrainOptions.mesh`` along which each group of devices trains on its part of the batch."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,12 +42,17 @@ class TrainOptions:
       strategy: ``multi_worker_mirrored``: synchronous data parallelism over ``workers`` processes. ``mirrored``: the
         same over the devices of one process. ``one_device``: one process and device, no collectives. The last two need
         ``workers: 1``. ``parameter_server``: asynchronous; a coordinator deals steps to ``workers`` processes, and each
-        makes its step alone, with variables that lie on ``parameter_servers``.
+        makes its step alone, with variables that lie on ``parameter_servers``. ``dtensor``: one process, one model
+        whose variables are split over the devices of ``mesh`` as ``layout`` says.
       workers: Processes that train, 1 or more.
       devices_per_worker: Devices that each process drives, 1 or more: GPUs where the machine has any, else logical
         CPUs. Every device is a replica of the model and gets an equal part of each batch.
       parameter_servers: Processes that hold the variables, 1 or more; for ``strategy: parameter_server`` alone, where
         None is 1.
+      mesh: For ``strategy: dtensor`` alone: the devices as a grid, axis -> how many along it, for example
+        ``{batch: 2, model: 2}`` for four. Along ``batch``, if there is such an axis, each batch is split.
+      layout: Pattern of variables' paths, as ``hidden_*/kernel`` -> for each dimension the axis of ``mesh`` over which
+        it is split, or null. What no pattern fits is whole on each device.
       steps: Optimizer steps of the whole training, 1 or more.
       batch_size: Records a step, over all workers and their devices; under ``parameter_server`` of the one worker that
         makes the step.
@@ -68,10 +75,14 @@ class TrainOptions:
       seed: Of weights, dropout and shuffling; 0 or more.
     """
 
-    strategy: Literal["one_device", "mirrored", "multi_worker_mirrored", "parameter_server"] = "multi_worker_mirrored"
+    strategy: Literal["one_device", "mirrored", "multi_worker_mirrored", "parameter_server", "dtensor"] = (
+        "multi_worker_mirrored"
+    )
     workers: int = 2
     devices_per_worker: int = 1
     parameter_servers: int | None = None
+    mesh: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    layout: Mapping[str, tuple[str | None, ...]] = dataclasses.field(default_factory=dict)
     steps: int = 1000
     batch_size: int = 240
     optimizer: Literal["adam", "sgd"] = "adam"
@@ -116,23 +127,31 @@ class TrainOptions:
         return {"worker": self.workers}
 
     @property
+    def num_devices(self) -> int:
+        """Devices that each process drives."""
+        return math.prod(self.mesh.values()) if self.mesh else self.devices_per_worker
+
+    @property
     def table_parts(self) -> int:
         """Parts that a large embedding is made of, see ``ModelInputs.table_parts``."""
         return self.parameter_servers or 1
 
     def _check_parts(self) -> None:
-        if self.strategy in ("one_device", "mirrored"):
+        if self.strategy in ("one_device", "mirrored", "dtensor"):
             remedy = (
                 f"strategy {self.strategy} runs in one process; give workers: 1, or strategy: multi_worker_mirrored"
             )
             _require(self.workers == 1, "workers", self.workers, remedy)
-        if self.strategy in ("one_device", "parameter_server"):
+        if self.strategy in ("one_device", "parameter_server", "dtensor"):
             remedy = f"strategy {self.strategy} drives one a process; give devices_per_worker: 1, or strategy: mirrored"
+            if self.strategy == "dtensor":
+                remedy = "mesh says how many there are; leave it out"
             _require(self.devices_per_worker == 1, "devices_per_worker", self.devices_per_worker, remedy)
         if self.parameter_servers is not None:
             _require(self.parameter_servers >= 1, "parameter_servers", self.parameter_servers, "give 1 or more")
             remedy = f"strategy {self.strategy} has none; leave it out, or give strategy: parameter_server"
             _require(self.strategy == "parameter_server", "parameter_servers", self.parameter_servers, remedy)
+        self._check_mesh()
         shards = self.virtual_shards
         _require(
             self.batch_size % shards == 0,
@@ -149,6 +168,24 @@ class TrainOptions:
             _require(
                 1024 <= self.base_port <= highest, "base_port", self.base_port, f"give a port from 1024 to {highest}"
             )
+
+    def _check_mesh(self) -> None:
+        if self.strategy != "dtensor":
+            for name in ("mesh", "layout"):
+                remedy = f"strategy {self.strategy} has none; leave it out, or give strategy: dtensor"
+                _require(not getattr(self, name), name, getattr(self, name), remedy)
+            return
+        _require(bool(self.mesh), "mesh", self.mesh, "give an axis or two, as {batch: 2, model: 2}")
+        for axis, size in self.mesh.items():
+            _require(size >= 1, f"mesh.{axis}", size, "give 1 or more")
+        parts = self.mesh.get(BATCH_AXIS, 1)
+        _require(self.batch_size % parts == 0, "batch_size", self.batch_size, f"give a multiple of mesh.batch: {parts}")
+        allowed = [axis for axis in self.mesh if axis != BATCH_AXIS]
+        for pattern, axes in self.layout.items():
+            given = [axis for axis in axes if axis is not None]
+            is_allowed = set(given) <= set(allowed) and len(given) == len(set(given))
+            choice = f"null or one of {', '.join(allowed)}, each once at most" if allowed else "null"
+            _require(is_allowed, f"layout.{pattern}", list(axes), f"give for each dimension {choice}")
 
     def _indivisible(self, shards: int) -> str:
         replicas, batch = self.workers * self.devices_per_worker, self.batch_size

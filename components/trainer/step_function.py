@@ -15,30 +15,23 @@ if TYPE_CHECKING:
 DENSE_ELEMENTS = 4 * 2**20
 
 
-def weighted_loss(
-    model: "keras.Model",
-    loss: PerExampleLoss,
-    columns: Columns,
-    weights: "tf.Tensor",
-    total: "tf.Tensor",
-    label: str,
+def weighted_mean(
+    loss: PerExampleLoss, predictions: "tf.Tensor", label: "tf.Tensor", weights: "tf.Tensor", total: "tf.Tensor"
 ) -> "tf.Tensor":
     """Returns the sum of a batch's losses by weight, divided by ``total``, in the precision of the predictions.
 
     Args:
-      model: Called as in training.
       loss: Of each example.
-      columns: Of the batch, [rows, ...], the label included.
-      weights: Of its rows, float32 [rows, 1].
+      predictions: Of the model, [rows, 1].
+      label: The same shape.
+      weights: Of the rows, float32 [rows, 1].
       total: Sum of the weights of the whole global batch.
-      label: Name of the label.
     """
     import tensorflow as tf
 
-    predictions = model(model_columns(model, columns, label), training=True)
     # A model in float64 stays in float64 to the gradients; anything else is summed in float32.
     dtype = tf.float64 if predictions.dtype == tf.float64 else tf.float32
-    losses = tf.cast(tf.reshape(loss(tf.cast(columns[label], dtype), predictions), [-1]), dtype)
+    losses = tf.cast(tf.reshape(loss(tf.cast(label, dtype), predictions), [-1]), dtype)
     return tf.reduce_sum(tf.cast(tf.reshape(weights, [-1]), dtype) * losses) / tf.cast(total, dtype)
 
 
@@ -108,7 +101,8 @@ class StepFunction:
 
         model = self._model
         with tf.GradientTape() as tape:
-            loss = weighted_loss(model, self._loss, columns, weights, total, self._label)
+            predictions = model(model_columns(model, columns, self._label), training=True)
+            loss = weighted_mean(self._loss, predictions, columns[self._label], weights, total)
             if model.losses:
                 loss += tf.cast(tf.add_n(model.losses) / self._strategy.num_replicas_in_sync, loss.dtype)
         variables = model.trainable_variables

@@ -78,8 +78,11 @@ def make_engine(options: TrainOptions, task: Task) -> Engine:
       tf.errors.OpError: The group did not come together.
     """
     from lockstep.components.trainer.asynchronous import Asynchronous
+    from lockstep.components.trainer.sharded import Sharded
     from lockstep.components.trainer.synchronous import Synchronous
 
+    if options.strategy == "dtensor":
+        return Sharded(options, task)
     if options.strategy == "parameter_server":
         return Asynchronous(options, task)
     return Synchronous(options, task)

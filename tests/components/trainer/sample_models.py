@@ -66,6 +66,23 @@ def model_that_exits_later(inputs: Any) -> keras.Model:
     return keras.Model({"fare": fare}, keras.layers.Dense(1, activation="sigmoid")(Exiting()(fare)))
 
 
+def named_model(inputs: Any) -> keras.Model:
+    """Two features and two hidden layers whose names a layout can give; parameters: normalize."""
+    features = {
+        "fare": keras.Input((1,), dtype="float32", name="fare"),
+        "company": keras.Input((1,), dtype="int64", name="company"),
+    }
+    company = keras.layers.Flatten()(keras.layers.Embedding(4, 6, name="companies")(features["company"]))
+    hidden = keras.layers.Concatenate()([features["fare"], company])
+    hidden = keras.layers.Dense(8, activation="relu", kernel_regularizer=keras.regularizers.L2(1e-3), name="hidden_1")(
+        hidden
+    )
+    if inputs.parameters.get("normalize"):
+        hidden = keras.layers.BatchNormalization(name="normalized")(hidden)
+    hidden = keras.layers.Dense(8, activation="relu", name="hidden_2")(hidden)
+    return keras.Model(features, keras.layers.Dense(1, activation="sigmoid")(hidden))
+
+
 def double_model(inputs: Any) -> keras.Model:
     """Two features and one hidden layer, all in float64."""
     features = {

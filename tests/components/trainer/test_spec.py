@@ -24,6 +24,8 @@ SPEC = TrainSpec(
     import_paths=("/project",),
 )
 
+DTENSOR = {"strategy": "dtensor", "workers": 1, "mesh": {"batch": 2, "model": 2}}
+
 
 def test_a_specification_survives_its_json() -> None:
     """What is read is what was written, types included."""
@@ -99,6 +101,19 @@ def test_an_absent_key_is_refused() -> None:
             {"devices_per_worker": 5},
             "workers: 2 with devices_per_worker: 5 is not allowed .* the two that divides 24, or batch_size: 250",
         ),
+        ({"mesh": {"model": 2}}, "mesh: {'model': 2} is not allowed; strategy multi_worker_mirrored has none"),
+        ({"layout": {"*": ("model",)}}, "layout: .* is not allowed; strategy multi_worker_mirrored has none"),
+        ({**DTENSOR, "mesh": {}}, "mesh: {} is not allowed; give an axis or two"),
+        ({**DTENSOR, "mesh": {"model": 0}}, "mesh.model: 0 is not allowed"),
+        ({**DTENSOR, "mesh": {"batch": 7}}, "batch_size: 240 is not allowed; give a multiple of mesh.batch: 7"),
+        ({**DTENSOR, "workers": 2}, "workers: 2 is not allowed; strategy dtensor runs in one process"),
+        ({**DTENSOR, "devices_per_worker": 2}, "devices_per_worker: 2 is not allowed; mesh says how many"),
+        (
+            {**DTENSOR, "layout": {"a/kernel": ("modle", None)}},
+            r"a/kernel: \['modle', None\] is not allowed; give for each dimension null or one of model, each once",
+        ),
+        ({**DTENSOR, "layout": {"*": ("model", "model")}}, "each once at most"),
+        ({**DTENSOR, "layout": {"*": ("batch",)}}, "null or one of model"),
         ({"parameter_servers": 2}, "parameter_servers: 2 is not allowed; strategy multi_worker_mirrored has none"),
         ({"strategy": "parameter_server", "parameter_servers": 0}, "parameter_servers: 0 is not allowed"),
         ({"strategy": "parameter_server", "devices_per_worker": 2}, "devices_per_worker: 2 is not allowed"),
@@ -145,3 +160,11 @@ def test_processes_of_each_strategy() -> None:
     options = TrainOptions(strategy="parameter_server", workers=5, parameter_servers=2)
     assert options.processes == {"chief": 1, "worker": 5, "ps": 2}
     assert TrainOptions(strategy="parameter_server").processes == {"chief": 1, "worker": 2, "ps": 1}
+
+
+def test_a_mesh_survives_the_document() -> None:
+    """Axes, patterns and nulls are those that were given; the mesh says how many devices there are."""
+    options = TrainOptions(**DTENSOR, layout={"hidden_*/kernel": (None, "model"), "*": ("model",)})
+    spec = dataclasses.replace(SPEC, options=options)
+    assert TrainSpec.from_json(spec.to_json()) == spec
+    assert (options.num_devices, TrainOptions(devices_per_worker=3).num_devices) == (4, 3)
