@@ -38,7 +38,6 @@ REQUIREMENTS = {
     "fsspec": (">=2025.12,<2026", ">=2025.12,<2026"),
     "s3fs": (">=2025.12,<2026", ">=2025.12,<2026"),
     "gcsfs": (">=2025.12,<2026", ">=2025.12,<2026"),
-    "universal-pathlib": (">=0.3.10,<0.4", ">=0.3.10,<0.4"),
     "pydantic": (">=2.7,<3", ">=2.7,<3"),
     "pyyaml": (">=6", ">=6"),
     # TFX builds a source distribution of itself when a Beam step starts.

@@ -63,7 +63,7 @@ def test_what_a_run_sets_is_checked_again(steps: Any, workers: Any, message: str
 
 def test_the_executor_tells_a_wrong_number_in_the_user_s_terms() -> None:
     """It ends with a message and no traceback."""
-    with pytest.raises(ConfigurationError, match="^workers: 7 is not allowed with batch_size"):
+    with pytest.raises(ConfigurationError, match=r"^workers: 7 is not allowed with batch_size"):
         executor.Executor().Do(
             {}, {"model": [], "model_run": []}, {"spec": STEP.to_json(), "steps": 10.0, "workers": 7.0}
         )
