@@ -69,6 +69,10 @@ def _structure(package: Package) -> Iterator[Finding]:
         return
     yield from structure_findings(dict(package.platform), PLATFORM_SPEC, "platform")
     platforms = package.platform.get("platforms")
+    kubernetes = platforms.get("kubernetes") if isinstance(platforms, dict) else None
+    if not (isinstance(kubernetes, dict) and "deploymentSpec" in kubernetes):
+        # The server passes over a document without 'kubernetes'; without the rest v2/compiler/visitor.go breaks down.
+        yield Finding(place="platforms.kubernetes.deploymentSpec", reason="is absent; leave the second document out")
     for name, platform in (platforms if isinstance(platforms, dict) else {}).items():
         if name != "kubernetes":
             yield Finding(place=f"platforms.{name}", reason="open-source Kubeflow reads 'kubernetes' alone")

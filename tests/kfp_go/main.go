@@ -35,7 +35,7 @@ func main() {
 func verify(path string) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			err = fmt.Errorf("the server breaks down: %v", cause)
+			err = fmt.Errorf("server: breaks down: %v", cause)
 		}
 	}()
 	data, err := os.ReadFile(path)

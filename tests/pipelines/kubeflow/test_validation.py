@@ -315,6 +315,14 @@ CONTAINER: dict[str, tuple[Callable[[Documents], Any], str]] = {
 }
 PLATFORM: dict[str, tuple[Callable[[Documents], Any], str]] = {
     "another platform": (lambda d: d[1]["platforms"].update(vertex={}), "reads 'kubernetes' alone"),
+    "no platform": (
+        lambda d: d[1].update(platforms={}),
+        "platforms.kubernetes.deploymentSpec: is absent; leave the second document out",
+    ),
+    "empty platform": (
+        lambda d: d[1]["platforms"].update(kubernetes={}),
+        "platforms.kubernetes.deploymentSpec: is absent; leave the second document out",
+    ),
     "unknown label": (
         lambda d: d[1]["platforms"]["kubernetes"]["deploymentSpec"]["executors"].update(x={}),
         "executors.x: no executor of that label",
