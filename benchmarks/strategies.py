@@ -33,16 +33,21 @@ def main(arguments: Sequence[str]) -> int:
     """Measures each strategy with a small and a large model, and prints a line for each; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.strategies", description=__doc__)
     parser.add_argument("--rows", type=int, default=15_000, help="of taxi data (default: 15000)")
-    parser.add_argument("--steps", type=int, default=1000, help="of the small model; the large one makes a twentieth")
+    parser.add_argument("--steps", type=int, default=1000, help="of the small model; the large one makes a tenth")
+    parser.add_argument("--model", choices=("small", "large"), help="one of the two alone (default: both)")
     parser.add_argument("--dir", type=Path, default=Path(".cache/bench"), help="for data and results")
     options = parser.parse_args(arguments)
     print(machine(), flush=True)
     folder = options.dir.absolute()
     spec = prepared(folder, options.rows)
     figures = {}
-    for model, parameters, steps in (("small", _SMALL, options.steps), ("large", _LARGE, options.steps // 20)):
+    models = {"small": (_SMALL, options.steps, 10), "large": (_LARGE, options.steps // 10, 1)}
+    for model in [options.model] if options.model else models:
+        parameters, steps, steps_per_call = models[model]
         for name, values in STRATEGIES.items():
-            figures[f"{model}: {name}"] = measured(spec, values, parameters, steps)
+            figures[f"{model}: {name}"] = measured(
+                spec, {**values, "steps_per_call": steps_per_call}, parameters, steps
+            )
             print(line(f"{model}: {name}", figures[f"{model}: {name}"], figures[f"{model}: one_device"]), flush=True)
     path = folder / "results" / f"{time.strftime('%Y%m%dT%H%M%S')}-strategies.json"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,7 +60,7 @@ def measured(spec: TrainSpec, values: Mapping[str, Any], parameters: Mapping[str
 
     Args:
       spec: On which data.
-      values: Options that make the strategy.
+      values: Options that make the strategy, and ``steps_per_call``.
       parameters: Of the built-in ``mlp``.
       steps: To make.
     """
