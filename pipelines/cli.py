@@ -1,14 +1,16 @@
 """The command ``lockstep``. Nothing heavy is imported before it is needed: ``--help`` takes a fraction of a second."""
 
 import argparse
+import contextlib
 import importlib.metadata
 import logging
 import os
 import pathlib
 import shutil
 import sys
+import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from lockstep.components import object_store
 from lockstep.components.errors import StepFailed, UserError
@@ -229,8 +231,6 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _tune_batch(options: argparse.Namespace) -> int:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    warnings.filterwarnings("ignore", category=FutureWarning, module=r"google\.")
     from lockstep.pipelines.config import load_config
 
     if not options.minutes > 0:
@@ -239,7 +239,8 @@ def _tune_batch(options: argparse.Namespace) -> int:
     if options.workers is not None:
         overrides.append(f"train.workers={options.workers}")
     source, root = load_config(options.pipeline, overrides=overrides, root=options.root)
-    from lockstep.pipelines.batch_tuning import tune_batch
+    with _quiet_imports():
+        from lockstep.pipelines.batch_tuning import tune_batch
 
     best = tune_batch(source, root, limit_s=60 * options.minutes, show=lambda line: print(line, flush=True))
     return 0 if best else 1
@@ -298,8 +299,10 @@ def _own_name() -> str:
 
 
 def _predict(options: argparse.Namespace) -> int:
-    _silence_third_parties()
-    from lockstep.pipelines.prediction import in_terms_of_flags, row_options, write_predictions
+    with _quiet_imports():
+        import tensorflow as tf  # noqa: F401 - what follows imports it where it is needed
+
+        from lockstep.pipelines.prediction import in_terms_of_flags, row_options, write_predictions
 
     data = row_options(
         options.data,
@@ -326,8 +329,8 @@ def _compile(options: argparse.Namespace) -> int:
         options.pipeline
     ):
         raise ConfigurationError(f"-o {options.output}: is the configuration itself; give another file")
-    _silence_third_parties()
-    from lockstep.pipelines.kubeflow.compiler import compile_package, summary
+    with _quiet_imports():
+        from lockstep.pipelines.kubeflow.compiler import compile_package, summary
 
     package = compile_package(source)
     package.write(options.output)
@@ -369,10 +372,28 @@ def _emulate(options: argparse.Namespace) -> int:
 
 def _silence_third_parties() -> None:
     """Keeps off the terminal what is not the user's to mend; errors still come as exceptions."""
-    # TensorFlow's own chatter at import.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # Google's libraries announce the end of a Python that Lockstep still supports.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"google\.")
+
+
+@contextlib.contextmanager
+def _quiet_imports() -> Iterator[None]:
+    """Keeps file descriptor 2 off the terminal: newer TensorFlow writes there at import whatever its log level."""
+    _silence_third_parties()
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    with tempfile.TemporaryFile() as written:
+        os.dup2(written.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            written.seek(0)
+            os.write(terminal, written.read())
+            raise
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)
 
 
 class _WarningsShown(logging.Handler):

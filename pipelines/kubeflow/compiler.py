@@ -73,7 +73,7 @@ def summary(package: Package, path: pathlib.Path, *, command: str) -> str:
     file = shlex.quote(str(path))
     return "\n".join(
         [
-            f"{path}: pipeline {package.name}, {len(tasks)} steps, {num_probes} of which look what is new",
+            f"{path}: pipeline {package.name}, {len(tasks) - num_probes} steps and {num_probes} probes for what is new",
             f"  image       {', '.join(images)}: has to hold Lockstep and your modules",
             f"  artifacts   {package.spec['defaultPipelineRoot']}",
             "  parameters  "
