@@ -122,7 +122,7 @@ def test_the_command_line_says_what_is_next_and_what_is_wrong(hills: Project) ->
     """Exit 0 with the next commands; exit 2 with the message alone, and the file that was there left as it was."""
     done = hills.lockstep("compile", "hills.yaml", "-o", "package.yaml", "--set", _DATA)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "package.yaml: pipeline hills, 11 steps" in done.stdout
+    assert "package.yaml: pipeline hills, 8 steps and 3 probes" in done.stdout
     assert "emulate package.yaml" in done.stdout
     written = (hills.folder / "package.yaml").read_bytes()
 
