@@ -334,7 +334,7 @@ def _compile(options: argparse.Namespace) -> int:
 
     package = compile_package(source)
     package.write(options.output)
-    print(summary(package, options.output, command=_own_name()))
+    print(summary(package, options.output, source, command=_own_name()))
     return 0
 
 

@@ -58,19 +58,26 @@ def compile_package(source: ConfigSource) -> Package:
     return package
 
 
-def summary(package: Package, path: pathlib.Path, *, command: str) -> str:
+def summary(package: Package, path: pathlib.Path, source: ConfigSource, *, command: str) -> str:
     """Returns what was written, and what to do next, for a person.
 
     Args:
       package: The package.
       path: Where it is.
+      source: What it was made of.
       command: How ``lockstep`` is called here.
     """
+    file = shlex.quote(str(path))
+    config = source.config
+    functions = (config.preprocessing, config.run_fn, config.model.build)
+    own_modules = source.folder is not None and any(":" in function for function in functions if function)
+    emulated = f"emulate {file}" + (f" --working-dir {shlex.quote(str(source.folder))}" if own_modules else "")
+    submitted = f"submit {file} --endpoint URL --run"
+    width = max(len(emulated), len(submitted)) + 4
     tasks = package.spec["root"]["dag"]["tasks"]
     parameters = package.spec["root"]["inputDefinitions"]["parameters"]
     images = sorted({e["container"]["image"] for e in package.spec["deploymentSpec"]["executors"].values()})
     num_probes = sum(name.endswith(PROBE) for name in tasks)
-    file = shlex.quote(str(path))
     return "\n".join(
         [
             f"{path}: pipeline {package.name}, {len(tasks) - num_probes} steps and {num_probes} probes for what is new",
@@ -80,8 +87,8 @@ def summary(package: Package, path: pathlib.Path, *, command: str) -> str:
             + ", ".join(f"{name}={value.get('defaultValue')}" for name, value in sorted(parameters.items())),
             "",
             "Next:",
-            f"  {command} emulate {file}                         runs it here, as Kubeflow would",
-            f"  {command} submit {file} --endpoint URL --run     runs it there",
+            f"  {command} {emulated:<{width}}runs it here, as Kubeflow would",
+            f"  {command} {submitted:<{width}}runs it there",
         ]
     )
 
