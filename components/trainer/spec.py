@@ -30,6 +30,8 @@ from typing import Any, Literal
 from lockstep.components import documents
 
 MAX_VIRTUAL_SHARDS = 24
+SYNCHRONOUS = ("one_device", "mirrored", "multi_worker_mirrored")
+"""The strategies whose devices make each step together."""
 BATCH_AXIS = "batch"
 """The axis of ``TrainOptions.mesh`` along which each group of devices trains on its part of the batch."""
 
@@ -56,6 +58,9 @@ class TrainOptions:
       steps: Optimizer steps of the whole training, 1 or more.
       batch_size: Records a step, over all workers and their devices; under ``parameter_server`` of the one worker that
         makes the step.
+      accumulate: Equal parts that each device trains its records of a step in, one after another: 1 or more. Their
+        gradients are added up and applied once, so a batch needs the memory of a part of it; ``batch_size`` stays the
+        records of a whole step. Not for ``parameter_server`` and ``dtensor``.
       optimizer: Used unless the model comes compiled; its own optimizer is used then.
       learning_rate: Of that optimizer, above 0.
       steps_per_call: Steps that run inside one call of the compiled function, 1 or more; heartbeats, the check for NaN
@@ -85,6 +90,7 @@ class TrainOptions:
     layout: Mapping[str, tuple[str | None, ...]] = dataclasses.field(default_factory=dict)
     steps: int = 1000
     batch_size: int = 240
+    accumulate: int = 1
     optimizer: Literal["adam", "sgd"] = "adam"
     learning_rate: float = 1e-3
     steps_per_call: int = 10
@@ -99,7 +105,8 @@ class TrainOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("workers", "devices_per_worker", "steps", "batch_size", "steps_per_call", "checkpoint_every"):
+        counts = ("workers", "devices_per_worker", "steps", "batch_size", "accumulate", "steps_per_call")
+        for name in (*counts, "checkpoint_every"):
             _require(getattr(self, name) >= 1, name, getattr(self, name), "give 1 or more")
         if self.num_virtual_shards is not None:
             _require(self.num_virtual_shards >= 1, "num_virtual_shards", self.num_virtual_shards, "give 1 or more")
@@ -152,6 +159,7 @@ class TrainOptions:
             remedy = f"strategy {self.strategy} has none; leave it out, or give strategy: parameter_server"
             _require(self.strategy == "parameter_server", "parameter_servers", self.parameter_servers, remedy)
         self._check_mesh()
+        self._check_accumulation()
         shards = self.virtual_shards
         _require(
             self.batch_size % shards == 0,
@@ -168,6 +176,17 @@ class TrainOptions:
             _require(
                 1024 <= self.base_port <= highest, "base_port", self.base_port, f"give a port from 1024 to {highest}"
             )
+
+    def _check_accumulation(self) -> None:
+        if self.accumulate == 1:
+            return
+        remedy = f"strategy {self.strategy} cannot; leave it out"
+        _require(self.strategy in SYNCHRONOUS, "accumulate", self.accumulate, remedy)
+        replicas = self.workers * self.devices_per_worker
+        if self.batch_size % replicas == 0:  # else that is told
+            rows = self.batch_size // replicas
+            remedy = f"each device has {rows} records of a step; give a divisor of that"
+            _require(rows % self.accumulate == 0, "accumulate", self.accumulate, remedy)
 
     def _check_mesh(self) -> None:
         if self.strategy != "dtensor":

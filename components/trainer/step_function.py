@@ -2,14 +2,17 @@
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from lockstep.components.errors import ConfigurationError
 from lockstep.components.trainer.loop import Call, Columns, PerExampleLoss, model_columns
 
 if TYPE_CHECKING:
     import keras
     import numpy as np
     import tensorflow as tf
+
+Gradient: TypeAlias = "tf.Tensor | tf.IndexedSlices | None"
 
 # 16 MiB of float32. Seven small tables exchanged densely: 490 steps/s with two workers, sparsely 75.
 DENSE_ELEMENTS = 4 * 2**20
@@ -43,11 +46,12 @@ class StepFunction:
 
     Args:
       strategy: Every worker of it must make the same calls.
-      num_workers: Its processes.
+      num_workers: Processes.
       model: Built within the strategy's scope.
       optimizer: Built likewise.
       loss: Of each example.
       label: Name of the label among the columns.
+      accumulate: Parts that each batch is trained in, one after another; divides the rows of a replica.
     """
 
     def __init__(
@@ -58,6 +62,8 @@ class StepFunction:
         optimizer: "keras.optimizers.Optimizer",
         loss: PerExampleLoss,
         label: str,
+        *,
+        accumulate: int = 1,
     ) -> None:
         import tensorflow as tf
 
@@ -67,6 +73,8 @@ class StepFunction:
         self._optimizer = optimizer
         self._loss = loss
         self._label = label
+        self._accumulate = accumulate
+        self._sums = GradientSums(strategy, model.trainable_variables) if accumulate > 1 else None
         # AutoGraph would rewrite the source of Keras and of the model at every trace: seconds, for loops it has not.
         self._call = tf.function(self._steps, autograph=False)
 
@@ -87,8 +95,8 @@ class StepFunction:
         import tensorflow as tf
 
         def one(index: "tf.Tensor", losses: "tf.TensorArray") -> "tuple[tf.Tensor, tf.TensorArray]":
-            by_replica = self._strategy.run(self._step, args=on_replicas(self._strategy, next(batches)))
-            return index + 1, losses.write(index, tf.add_n(self._strategy.experimental_local_results(by_replica)))
+            loss = self._whole_step(*on_replicas(self._strategy, next(batches)))
+            return index + 1, losses.write(index, loss)
 
         losses = tf.TensorArray(tf.float32, size=num_steps, element_shape=[])
         # One at a time: the collectives of two steps must not overtake each other.
@@ -96,7 +104,48 @@ class StepFunction:
         # One collective a call, not one a step: nobody needs the global loss in between.
         return sum_over_workers(self._strategy, self._num_workers, losses.stack())
 
+    def _whole_step(self, columns: Any, weights: Any, total: Any) -> "tf.Tensor":
+        """Trains on one batch, of each replica; returns this worker's part of the loss."""
+        import tensorflow as tf
+
+        if self._sums is None:
+            return self._local_sum(self._strategy.run(self._step, args=(columns, weights, total)))
+
+        def one(part: "tf.Tensor", loss: "tf.Tensor") -> "tuple[tf.Tensor, tf.Tensor]":
+            more = self._strategy.run(self._add_part, args=(columns, weights, total, part))
+            return part + 1, loss + self._local_sum(more)
+
+        # One at a time, or the parts would be in memory together. Replicas exchange nothing before the last one.
+        _, loss = tf.while_loop(lambda part, _: part < self._accumulate, one, (0, 0.0), parallel_iterations=1)
+        self._strategy.run(self._apply_sums)
+        return loss
+
+    def _local_sum(self, by_replica: Any) -> "tf.Tensor":
+        import tensorflow as tf
+
+        return tf.add_n(self._strategy.experimental_local_results(by_replica))
+
     def _step(self, columns: Columns, weights: "tf.Tensor", total: "tf.Tensor") -> "tf.Tensor":
+        loss, gradients = self._gradients(columns, weights, total)
+        self._apply(gradients)
+        return loss
+
+    def _add_part(self, columns: Columns, weights: "tf.Tensor", total: "tf.Tensor", part: "tf.Tensor") -> "tf.Tensor":
+        assert self._sums is not None
+        rows = weights.shape[0] // self._accumulate
+        columns = {name: _part_of(column, part, rows) for name, column in columns.items()}
+        loss, gradients = self._gradients(columns, _part_of(weights, part, rows), total)
+        self._sums.add(gradients)
+        return loss
+
+    def _apply_sums(self) -> None:
+        assert self._sums is not None
+        self._apply(self._sums.take())
+
+    def _gradients(
+        self, columns: Columns, weights: "tf.Tensor", total: "tf.Tensor"
+    ) -> "tuple[tf.Tensor, list[Gradient]]":
+        """Returns this replica's part of the loss, float32, and of its gradients."""
         import tensorflow as tf
 
         model = self._model
@@ -104,11 +153,72 @@ class StepFunction:
             predictions = model(model_columns(model, columns, self._label), training=True)
             loss = weighted_mean(self._loss, predictions, columns[self._label], weights, total)
             if model.losses:
-                loss += tf.cast(tf.add_n(model.losses) / self._strategy.num_replicas_in_sync, loss.dtype)
-        variables = model.trainable_variables
-        gradients = [exchanged(g) for g in tape.gradient(loss, [variable.value for variable in variables])]
-        self._optimizer.apply(gradients, variables)  # sums the gradients over the replicas
-        return tf.cast(loss, tf.float32)
+                num_parts = self._strategy.num_replicas_in_sync * self._accumulate
+                loss += tf.cast(tf.add_n(model.losses) / num_parts, loss.dtype)
+        gradients = tape.gradient(loss, [variable.value for variable in model.trainable_variables])
+        return tf.cast(loss, tf.float32), [exchanged(gradient) for gradient in gradients]
+
+    def _apply(self, gradients: "list[Gradient]") -> None:
+        self._optimizer.apply(gradients, self._model.trainable_variables)  # sums the gradients over the replicas
+
+
+class GradientSums:
+    """Sums of the gradients of a batch's parts, on each replica its own.
+
+    Args:
+      strategy: Within whose scope they are made.
+      variables: What the gradients are of.
+    """
+
+    def __init__(self, strategy: "tf.distribute.Strategy", variables: "list[keras.Variable]") -> None:
+        import tensorflow as tf
+
+        self._variables = variables
+        self._has_gradient = [True] * len(variables)
+        with strategy.scope():
+            self._sums = [
+                tf.Variable(
+                    tf.zeros(variable.shape, variable.dtype),
+                    trainable=False,
+                    synchronization=tf.VariableSynchronization.ON_READ,
+                    aggregation=tf.VariableAggregation.SUM,
+                )
+                for variable in variables
+            ]
+
+    def add(self, gradients: "list[Gradient]") -> None:
+        """Adds those of one part, within a replica.
+
+        Raises:
+          ConfigurationError: One is of an embedding table so large that only the rows of a batch are exchanged.
+        """
+        import tensorflow as tf
+
+        self._has_gradient = [gradient is not None for gradient in gradients]
+        for variable, total, gradient in zip(self._variables, self._sums, gradients, strict=True):
+            if isinstance(gradient, tf.IndexedSlices):
+                raise ConfigurationError(
+                    f"train.accumulate: not allowed with {variable.path}, an embedding of more than {DENSE_ELEMENTS}"
+                    " values, whose rows are trained one by one; leave it out, or make the table smaller"
+                )
+            if gradient is not None:
+                total.assign_add(gradient)
+
+    def take(self) -> "list[Gradient]":
+        """Returns the sums and sets them to zero, within a replica."""
+        import tensorflow as tf
+
+        taken = []
+        for total, has_gradient in zip(self._sums, self._has_gradient, strict=True):
+            taken.append(tf.identity(total) if has_gradient else None)
+            total.assign(tf.zeros_like(total))
+        return taken
+
+
+def _part_of(column: "tf.Tensor", part: "tf.Tensor", rows: int) -> "tf.Tensor":
+    import tensorflow as tf
+
+    return tf.ensure_shape(column[part * rows : (part + 1) * rows], [rows, *column.shape[1:]])
 
 
 def on_replicas(strategy: "tf.distribute.Strategy", batches: Any) -> Any:

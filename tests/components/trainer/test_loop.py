@@ -150,6 +150,22 @@ def test_an_uneven_batch_weighs_each_of_its_records_alike(split: Records, tmp_pa
         np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=1e-6)
 
 
+def test_a_table_too_large_for_accumulation_is_told(split: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows are trained one by one, which a sum over parts is not."""
+    monkeypatch.setattr(step_function, "DENSE_ELEMENTS", 10)
+    fare = keras.Input((1,), name="fare")
+    rows = keras.layers.Embedding(100, 2, name="table")(keras.ops.cast(fare, "int64"))
+    output = keras.layers.Dense(1, activation="sigmoid")(keras.layers.Flatten()(rows))
+    model = keras.Model({"fare": fare}, output)
+    optimizer = loop.optimizer_of(model, TrainOptions())
+    per_example = loop.per_example_loss(model, "binary")
+    strategy = tf.distribute.get_strategy()
+    steps = StepFunction(strategy, 1, model, optimizer, per_example, "tips", accumulate=2)
+    data = TrainingInput(split, batch_size=BATCH_SIZE, num_shards=8, shuffle_buffer=10)
+    with pytest.raises(ConfigurationError, match=r"train\.accumulate: not allowed with table/embeddings"):
+        steps(iter(data.batches()), 1)
+
+
 def test_a_compiled_model_keeps_its_optimizer_and_loss(split: Records, tmp_path: Path) -> None:
     """Losses given by name, function or object are taken for each example."""
     for loss in ("mean_absolute_error", keras.losses.mean_absolute_error, keras.losses.MeanAbsoluteError()):
