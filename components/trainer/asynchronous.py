@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lockstep.components.trainer.gradients import clip_of
 from lockstep.components.trainer.input_pipeline import ReplicaInputs, TrainingInput, worker_input
 from lockstep.components.trainer.loop import Call, model_columns
 from lockstep.components.trainer.records import Records
@@ -132,7 +133,10 @@ class Asynchronous:
                 loss += tf.cast(tf.add_n(built.model.losses), loss.dtype)
         variables = built.model.trainable_variables
         # Rows of a table stay rows: the rest of it never travels.
-        built.optimizer.apply(tape.gradient(loss, [variable.value for variable in variables]), variables)
+        gradients = tape.gradient(loss, [variable.value for variable in variables])
+        if (clip := clip_of(self._options)) is not None:
+            gradients = clip.apply(gradients)
+        built.optimizer.apply(gradients, variables)
         return tf.cast(loss, tf.float32)
 
 

@@ -6,6 +6,7 @@ each, worker ``w`` of ``N`` serves the shards ``v`` with ``v % N == w``, and eac
 shard that has run out fills its share of the last batches with rows of weight 0.
 """
 
+import dataclasses
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from lockstep.components.errors import DataError
-from lockstep.components.trainer.records import READ_BATCH, Deal, Records
+from lockstep.components.errors import ConfigurationError, DataError
+from lockstep.components.trainer.records import READ_BATCH, Deal, Records, count_all
 from lockstep.components.trainer.spec import TrainOptions
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class TrainingInput:
         self._shards = tuple(range(worker, num_shards, num_workers))
         self._seed = seed
         self._shuffle_buffer = shuffle_buffer
-        self.steps_per_epoch = max(-(-size // self._share) for size in self.deal.sizes)
+        self.steps_per_epoch = self.deal.num_steps(batch_size)
         num_own = sum(self.deal.sizes[shard] for shard in self._shards)
         self.is_cached = num_own * records.bytes_per_record <= cache_bytes
         self._cache = self._load() if self.is_cached else {}
@@ -252,6 +253,27 @@ class ReplicaInputs:
         import tensorflow as tf
 
         return tf.data.Dataset.zip(tuple(one.batches(start_step) for one in self._inputs))
+
+
+def with_steps(options: TrainOptions, files: Sequence[str]) -> TrainOptions:
+    """Returns options that say how many steps there are, where they gave epochs.
+
+    Args:
+      options: The ``train`` block.
+      files: Of the training records, as of ``Records``.
+
+    Raises:
+      DataError: A file is not whole.
+      ConfigurationError: The epochs have no more steps than the learning rate's warm-up.
+    """
+    if options.epochs is None:
+        return options
+    deal = Deal.of(files, count_all(files), options.virtual_shards)
+    num_steps = options.epochs * max(1, deal.num_steps(options.batch_size))
+    try:
+        return dataclasses.replace(options, steps=num_steps, epochs=None)
+    except ValueError as e:
+        raise ConfigurationError(f"train.{e}") from e
 
 
 def worker_input(

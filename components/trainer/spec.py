@@ -28,7 +28,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lockstep.components import documents
+from lockstep.components.trainer.schedule_options import ScheduleOptions
 
+DEFAULT_STEPS = 1000
 MAX_VIRTUAL_SHARDS = 24
 SYNCHRONOUS = ("one_device", "mirrored", "multi_worker_mirrored")
 """The strategies whose devices make each step together."""
@@ -55,14 +57,21 @@ class TrainOptions:
         ``{batch: 2, model: 2}`` for four. Along ``batch``, if there is such an axis, each batch is split.
       layout: Pattern of variables' paths, as ``hidden_*/kernel`` -> for each dimension the axis of ``mesh`` over which
         it is split, or null. What no pattern fits is whole on each device.
-      steps: Optimizer steps of the whole training, 1 or more.
+      steps: Optimizer steps of the whole training, 1 or more. None is 1000, or what ``epochs`` makes.
+      epochs: How often the training reads all records, 1 or more, instead of ``steps``; not beside ``run_fn``.
       batch_size: Records a step, over all workers and their devices; under ``parameter_server`` of the one worker that
         makes the step.
       accumulate: Equal parts that each device trains its records of a step in, one after another: 1 or more. Their
         gradients are added up and applied once, so a batch needs the memory of a part of it; ``batch_size`` stays the
         records of a whole step. Not for ``parameter_server`` and ``dtensor``.
+      clip_norm: Longest that all gradients of a step may be as one vector, summed over all devices: a longer one is
+        shortened, its direction kept. Above 0; None sets no bound. Not for ``dtensor``.
+      clip_value: Largest number that a gradient of a step may have, either side of 0, likewise; not beside
+        ``clip_norm``.
       optimizer: Used unless the model comes compiled; its own optimizer is used then.
       learning_rate: Of that optimizer, above 0.
+      schedule: How the learning rate changes from step to step; ``parameter_server``, which counts steps roughly until
+        the next checkpoint, has a constant one only.
       steps_per_call: Steps that run inside one call of the compiled function, 1 or more; heartbeats, the check for NaN
         and progress come once a call.
       checkpoint_every: Steps between two checkpoints, 1 or more; there is always one after the last step.
@@ -88,11 +97,15 @@ class TrainOptions:
     parameter_servers: int | None = None
     mesh: Mapping[str, int] = dataclasses.field(default_factory=dict)
     layout: Mapping[str, tuple[str | None, ...]] = dataclasses.field(default_factory=dict)
-    steps: int = 1000
+    steps: int | None = None
+    epochs: int | None = None
     batch_size: int = 240
     accumulate: int = 1
+    clip_norm: float | None = None
+    clip_value: float | None = None
     optimizer: Literal["adam", "sgd"] = "adam"
     learning_rate: float = 1e-3
+    schedule: ScheduleOptions = ScheduleOptions()
     steps_per_call: int = 10
     checkpoint_every: int = 200
     max_restarts: int = 3
@@ -105,21 +118,33 @@ class TrainOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        counts = ("workers", "devices_per_worker", "steps", "batch_size", "accumulate", "steps_per_call")
-        for name in (*counts, "checkpoint_every"):
-            _require(getattr(self, name) >= 1, name, getattr(self, name), "give 1 or more")
-        if self.num_virtual_shards is not None:
-            _require(self.num_virtual_shards >= 1, "num_virtual_shards", self.num_virtual_shards, "give 1 or more")
+        if self.steps is None and self.epochs is None:
+            object.__setattr__(self, "steps", DEFAULT_STEPS)
+        counts = ("workers", "devices_per_worker", "steps", "epochs", "batch_size", "accumulate", "steps_per_call")
+        for name in (*counts, "checkpoint_every", "num_virtual_shards"):
+            value = getattr(self, name)
+            _require(value is None or value >= 1, name, value, "give 1 or more")
+        both = self.steps is not None and self.epochs is not None
+        _require(not both, "epochs", self.epochs, "steps is given too; keep one of the two")
         for name in ("max_restarts", "shuffle_buffer", "seed"):
             _require(getattr(self, name) >= 0, name, getattr(self, name), "give 0 or more")
         for name in ("learning_rate", "start_timeout_s", "heartbeat_timeout_s"):
             value = getattr(self, name)
             _require(math.isfinite(value) and value > 0, name, value, "give a number above 0")
-        if self.attempt_timeout_s is not None:
-            is_allowed = math.isfinite(self.attempt_timeout_s) and self.attempt_timeout_s > 0
-            _require(is_allowed, "attempt_timeout_s", self.attempt_timeout_s, "give a number above 0")
+        for name in ("attempt_timeout_s", "clip_norm", "clip_value"):
+            value = getattr(self, name)
+            is_allowed = value is None or (math.isfinite(value) and value > 0)
+            _require(is_allowed, name, value, "give a number above 0")
         _require(self.seed < 2**31, "seed", self.seed, "give less than 2147483648")
+        self._check_schedule()
         self._check_parts()
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of the whole training; known only once the records are, where ``epochs`` is given."""
+        if self.steps is None:
+            raise RuntimeError("epochs were not turned into steps")
+        return self.steps
 
     @property
     def virtual_shards(self) -> int:
@@ -159,7 +184,7 @@ class TrainOptions:
             remedy = f"strategy {self.strategy} has none; leave it out, or give strategy: parameter_server"
             _require(self.strategy == "parameter_server", "parameter_servers", self.parameter_servers, remedy)
         self._check_mesh()
-        self._check_accumulation()
+        self._check_gradients()
         shards = self.virtual_shards
         _require(
             self.batch_size % shards == 0,
@@ -177,7 +202,21 @@ class TrainOptions:
                 1024 <= self.base_port <= highest, "base_port", self.base_port, f"give a port from 1024 to {highest}"
             )
 
-    def _check_accumulation(self) -> None:
+    def _check_schedule(self) -> None:
+        schedule = self.schedule
+        remedy = f"strategy {self.strategy} has a constant learning rate; leave it out"
+        is_allowed = schedule.is_constant or self.strategy != "parameter_server"
+        _require(is_allowed, "schedule.kind", schedule.kind, remedy)
+        if schedule.warmup_steps and self.steps is not None:
+            remedy = f"the training has {self.steps} steps in all; give fewer"
+            _require(schedule.warmup_steps < self.steps, "schedule.warmup_steps", schedule.warmup_steps, remedy)
+
+    def _check_gradients(self) -> None:
+        for name in ("clip_norm", "clip_value"):
+            is_allowed = getattr(self, name) is None or self.strategy != "dtensor"
+            _require(is_allowed, name, getattr(self, name), "strategy dtensor cannot; leave it out")
+        both = self.clip_norm is not None and self.clip_value is not None
+        _require(not both, "clip_value", self.clip_value, "clip_norm is given too; keep one of the two")
         if self.accumulate == 1:
             return
         remedy = f"strategy {self.strategy} cannot; leave it out"

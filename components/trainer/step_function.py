@@ -1,21 +1,15 @@
 """One weighted training step on every replica at once, and several of them in one compiled call."""
 
-import math
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from lockstep.components.errors import ConfigurationError
+from lockstep.components.trainer.gradients import Clip, Gradient, GradientSums, exchanged, optimizer_scale, summed
 from lockstep.components.trainer.loop import Call, Columns, PerExampleLoss, model_columns
 
 if TYPE_CHECKING:
     import keras
     import numpy as np
     import tensorflow as tf
-
-Gradient: TypeAlias = "tf.Tensor | tf.IndexedSlices | None"
-
-# 16 MiB of float32. Seven small tables exchanged densely: 490 steps/s with two workers, sparsely 75.
-DENSE_ELEMENTS = 4 * 2**20
 
 
 def weighted_mean(
@@ -51,6 +45,7 @@ class StepFunction:
       optimizer: Built likewise.
       loss: Of each example.
       label: Name of the label among the columns.
+      clip: Bounds of the whole batch's gradients.
       accumulate: Parts that each batch is trained in, one after another; divides the rows of a replica.
     """
 
@@ -63,6 +58,7 @@ class StepFunction:
         loss: PerExampleLoss,
         label: str,
         *,
+        clip: Clip | None = None,
         accumulate: int = 1,
     ) -> None:
         import tensorflow as tf
@@ -73,6 +69,7 @@ class StepFunction:
         self._optimizer = optimizer
         self._loss = loss
         self._label = label
+        self._clip = clip
         self._accumulate = accumulate
         self._sums = GradientSums(strategy, model.trainable_variables) if accumulate > 1 else None
         # AutoGraph would rewrite the source of Keras and of the model at every trace: seconds, for loops it has not.
@@ -159,60 +156,12 @@ class StepFunction:
         return tf.cast(loss, tf.float32), [exchanged(gradient) for gradient in gradients]
 
     def _apply(self, gradients: "list[Gradient]") -> None:
+        if self._clip is not None:
+            gradients = self._clip.apply(summed(gradients), optimizer_scale(self._optimizer))
+            # The optimizer sums them over the replicas once more: what a replica has is its part of that.
+            num_replicas = self._strategy.num_replicas_in_sync
+            gradients = [None if gradient is None else gradient / num_replicas for gradient in gradients]
         self._optimizer.apply(gradients, self._model.trainable_variables)  # sums the gradients over the replicas
-
-
-class GradientSums:
-    """Sums of the gradients of a batch's parts, on each replica its own.
-
-    Args:
-      strategy: Within whose scope they are made.
-      variables: What the gradients are of.
-    """
-
-    def __init__(self, strategy: "tf.distribute.Strategy", variables: "list[keras.Variable]") -> None:
-        import tensorflow as tf
-
-        self._variables = variables
-        self._has_gradient = [True] * len(variables)
-        with strategy.scope():
-            self._sums = [
-                tf.Variable(
-                    tf.zeros(variable.shape, variable.dtype),
-                    trainable=False,
-                    synchronization=tf.VariableSynchronization.ON_READ,
-                    aggregation=tf.VariableAggregation.SUM,
-                )
-                for variable in variables
-            ]
-
-    def add(self, gradients: "list[Gradient]") -> None:
-        """Adds those of one part, within a replica.
-
-        Raises:
-          ConfigurationError: One is of an embedding table so large that only the rows of a batch are exchanged.
-        """
-        import tensorflow as tf
-
-        self._has_gradient = [gradient is not None for gradient in gradients]
-        for variable, total, gradient in zip(self._variables, self._sums, gradients, strict=True):
-            if isinstance(gradient, tf.IndexedSlices):
-                raise ConfigurationError(
-                    f"train.accumulate: not allowed with {variable.path}, an embedding of more than {DENSE_ELEMENTS}"
-                    " values, whose rows are trained one by one; leave it out, or make the table smaller"
-                )
-            if gradient is not None:
-                total.assign_add(gradient)
-
-    def take(self) -> "list[Gradient]":
-        """Returns the sums and sets them to zero, within a replica."""
-        import tensorflow as tf
-
-        taken = []
-        for total, has_gradient in zip(self._sums, self._has_gradient, strict=True):
-            taken.append(tf.identity(total) if has_gradient else None)
-            total.assign(tf.zeros_like(total))
-        return taken
 
 
 def _part_of(column: "tf.Tensor", part: "tf.Tensor", rows: int) -> "tf.Tensor":
@@ -236,18 +185,3 @@ def sum_over_workers(strategy: "tf.distribute.Strategy", num_workers: int, value
     if num_workers == 1:  # what is the same on all replicas of a process would be counted once for each
         return value
     return strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None)
-
-
-def exchanged(gradient: "tf.Tensor | tf.IndexedSlices | None") -> "tf.Tensor | tf.IndexedSlices | None":
-    """Returns a gradient as the workers exchange it.
-
-    The rows that a batch touched of an embedding table up to ``DENSE_ELEMENTS`` become a dense gradient: all dense
-    ones go into one collective a step, where each sparse one takes several of its own. The optimizer then treats every
-    row as its paper says; of a larger table Keras updates the touched rows alone. The size decides, not the number of
-    workers, so that N still equal one.
-    """
-    import tensorflow as tf
-
-    if isinstance(gradient, tf.IndexedSlices) and (gradient.shape.num_elements() or math.inf) <= DENSE_ELEMENTS:
-        return tf.convert_to_tensor(gradient)
-    return gradient

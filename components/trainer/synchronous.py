@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.components.errors import ConfigurationError
 from lockstep.components.trainer.devices import choose_devices
+from lockstep.components.trainer.gradients import clip_of
 from lockstep.components.trainer.input_pipeline import ReplicaInputs, TrainingInput, worker_input
 from lockstep.components.trainer.loop import Call
 from lockstep.components.trainer.records import Records
@@ -70,6 +71,7 @@ class Synchronous:
             built.optimizer,
             built.loss,
             built.label,
+            clip=clip_of(self._options),
             accumulate=self._options.accumulate,
         )
         if self._statistics and self._strategy.num_replicas_in_sync > 1:

@@ -93,7 +93,7 @@ class Training:
         self._seconds = {"start": time.monotonic() - started_s}
 
     def train(self) -> loop.TrainingResult:
-        """Trains up to ``options.steps``; see ``loop.train``."""
+        """Trains up to ``options.num_steps``; see ``loop.train``."""
         self._reporter.say("training", step=self._first_step)
         writer = self._event_writer()
 

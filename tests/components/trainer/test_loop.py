@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.components.errors import ConfigurationError
-from lockstep.components.trainer import loop, step_function
+from lockstep.components.trainer import gradients, loop
 from lockstep.components.trainer.checkpoint import Checkpoints
 from lockstep.components.trainer.heartbeat import Reporter, WorkerEvent
 from lockstep.components.trainer.input_pipeline import TrainingInput
@@ -152,7 +152,7 @@ def test_an_uneven_batch_weighs_each_of_its_records_alike(split: Records, tmp_pa
 
 def test_a_table_too_large_for_accumulation_is_told(split: Records, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its rows are trained one by one, which a sum over parts is not."""
-    monkeypatch.setattr(step_function, "DENSE_ELEMENTS", 10)
+    monkeypatch.setattr(gradients, "DENSE_ELEMENTS", 10)
     fare = keras.Input((1,), name="fare")
     rows = keras.layers.Embedding(100, 2, name="table")(keras.ops.cast(fare, "int64"))
     output = keras.layers.Dense(1, activation="sigmoid")(keras.layers.Flatten()(rows))
@@ -231,15 +231,3 @@ def test_calls_cover_the_steps_and_stop_at_checkpoints(first_step: int, steps: i
     ends = [first_step + int(end) for end in np.cumsum(sizes)]
     saved = {step for step in range(first_step + 1, steps + 1) if step % every == 0 or step == steps}
     assert {end for end, call in zip(ends, calls, strict=True) if call.is_last} == saved
-
-
-@pytest.mark.parametrize(
-    ("rows", "dense"), [(step_function.DENSE_ELEMENTS // 2, True), (step_function.DENSE_ELEMENTS // 2 + 1, False)]
-)
-def test_a_tables_gradient_is_exchanged_densely_up_to_a_size(rows: int, dense: bool) -> None:
-    """Small tables share one collective with all other gradients; a large one exchanges only the rows it touched."""
-    gradient = tf.IndexedSlices(tf.ones([2, 2]), tf.constant([1, 1]), tf.constant([rows, 2]))
-    exchanged = step_function.exchanged(gradient)
-    assert isinstance(exchanged, tf.Tensor) == dense
-    if dense:
-        assert exchanged[:3].numpy().tolist() == [[0, 0], [2, 2], [0, 0]]

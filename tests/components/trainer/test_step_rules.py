@@ -1,5 +1,6 @@
 """What a step does beside plain training, by real processes: the same on any number of workers and devices."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from lockstep.components.trainer.schedule_options import ScheduleOptions
 from lockstep.components.trainer.spec import TrainSpec
 from tests.components.trainer.conftest import MakeSpec
 from tests.components.trainer.worker_processes import run_group
@@ -57,3 +59,39 @@ def test_a_penalty_on_weights_counts_once_a_step_however_many_parts(make_spec: M
     model = {"build": "sample_models:named_model"}
     whole = trained(make_spec("whole", **model, **ONE))
     check_close(trained(make_spec("parts", **model, **MULTI_WORKER, accumulate=2)), whole, 1e-5)
+
+
+@pytest.mark.parametrize("clip", [{"clip_norm": 0.05}, {"clip_value": 0.01}])
+@pytest.mark.parametrize(("build", "tolerance"), PRECISION)
+def test_clipping_is_that_of_the_whole_batch(
+    make_spec: MakeSpec, clip: dict[str, float], build: str, tolerance: float
+) -> None:
+    """On two devices, on two workers in parts, and on one: equal, and not what no clipping gives."""
+    model = {"build": f"sample_models:{build}", "optimizer": "sgd", "learning_rate": 0.5, **clip}
+    whole = trained(make_spec("whole", **model, **ONE))
+    check_close(trained(make_spec("mirrored", **model, **MIRRORED)), whole, tolerance)
+    check_close(trained(make_spec("multi", **model, **MULTI_WORKER, accumulate=2)), whole, tolerance)
+    free = trained(make_spec("free", **{**model, **dict.fromkeys(clip)}, **ONE))
+    assert max(float(np.max(np.abs(a - b))) for a, b in zip(free, whole, strict=True)) > 0.01
+
+
+SCHEDULE = {"schedule": ScheduleOptions(kind="cosine", warmup_steps=5), "optimizer": "sgd", "learning_rate": 0.5}
+
+
+def test_a_schedule_is_the_same_on_any_number_of_workers_and_goes_on(make_spec: MakeSpec) -> None:
+    """Two workers equal one; a training that resumes takes the learning rate of its step."""
+    whole = trained(make_spec("whole", **SCHEDULE, **ONE))
+    multi = make_spec("multi", **SCHEDULE, **MULTI_WORKER)
+    check_close(trained(multi), whole, 1e-5)
+    shutil.rmtree(Path(multi.checkpoint_dir) / "step-00000040")
+    (first, _) = run_group(multi, attempt=2)
+    assert first.last("training").step == 20
+    check_close(final_variables(multi), whole, 1e-5)
+
+
+def test_a_schedule_works_with_a_split_model(make_spec: MakeSpec) -> None:
+    """Its rate is that of the unsplit one at each step."""
+    model = {"build": "sample_models:named_model", **SCHEDULE}
+    whole = trained(make_spec("whole", **model, **ONE))
+    mesh = {"strategy": "dtensor", "workers": 1, "mesh": {"model": 2}, "layout": {"hidden_1/kernel": (None, "model")}}
+    check_close(trained(make_spec("split", **model, **mesh)), whole, 1e-6)
