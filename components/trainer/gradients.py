@@ -44,11 +44,16 @@ def summed(gradients: "list[Gradient]") -> "list[Gradient]":
     return [None if gradient is None else next(sums) for gradient in gradients]
 
 
-def optimizer_scale(optimizer: "keras.optimizers.Optimizer") -> Any:
-    """Returns by how much an optimizer wants the loss, and so the gradients, too large; see ``scale_loss``."""
+def skips_steps(optimizer: "keras.optimizers.Optimizer") -> bool:
+    """Returns whether an optimizer leaves out steps whose gradients are not finite."""
     import keras
 
-    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+    return isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+
+
+def optimizer_scale(optimizer: "keras.optimizers.Optimizer") -> Any:
+    """Returns by how much an optimizer wants the loss, and so the gradients, too large; see ``scale_loss``."""
+    if skips_steps(optimizer):
         return optimizer.dynamic_scale.value
     return optimizer.loss_scale_factor or 1.0
 

@@ -75,6 +75,10 @@ def optimizer_of(model: "keras.Model", options: TrainOptions) -> "keras.optimize
         optimizer = keras.optimizers.Adam(rate)
     else:
         optimizer = keras.optimizers.SGD(rate)
+    # One that the model came with may scale already.
+    is_scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+    if options.precision == "mixed_float16" and not is_scaled:
+        optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
     optimizer.build(model.trainable_variables)
     return optimizer
 

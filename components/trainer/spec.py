@@ -64,6 +64,9 @@ class TrainOptions:
       accumulate: Equal parts that each device trains its records of a step in, one after another: 1 or more. Their
         gradients are added up and applied once, so a batch needs the memory of a part of it; ``batch_size`` stays the
         records of a whole step. Not for ``parameter_server`` and ``dtensor``.
+      precision: What the layers compute in: ``float32``, or half of it with weights in float32. ``mixed_float16``
+        scales the loss so that small gradients do not vanish, and leaves out a step whose gradients overflow. What is
+        served is float32. Not for ``parameter_server`` and ``dtensor``.
       clip_norm: Longest that all gradients of a step may be as one vector, summed over all devices: a longer one is
         shortened, its direction kept. Above 0; None sets no bound. Not for ``dtensor``.
       clip_value: Largest number that a gradient of a step may have, either side of 0, likewise; not beside
@@ -101,6 +104,7 @@ class TrainOptions:
     epochs: int | None = None
     batch_size: int = 240
     accumulate: int = 1
+    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     clip_norm: float | None = None
     clip_value: float | None = None
     optimizer: Literal["adam", "sgd"] = "adam"
@@ -215,6 +219,9 @@ class TrainOptions:
         for name in ("clip_norm", "clip_value"):
             is_allowed = getattr(self, name) is None or self.strategy != "dtensor"
             _require(is_allowed, name, getattr(self, name), "strategy dtensor cannot; leave it out")
+        remedy = f"strategy {self.strategy} cannot; leave it out"
+        is_allowed = self.precision == "float32" or self.strategy in SYNCHRONOUS
+        _require(is_allowed, "precision", self.precision, remedy)
         both = self.clip_norm is not None and self.clip_value is not None
         _require(not both, "clip_value", self.clip_value, "clip_norm is given too; keep one of the two")
         if self.accumulate == 1:

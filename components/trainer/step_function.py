@@ -3,7 +3,15 @@
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from lockstep.components.trainer.gradients import Clip, Gradient, GradientSums, exchanged, optimizer_scale, summed
+from lockstep.components.trainer.gradients import (
+    Clip,
+    Gradient,
+    GradientSums,
+    exchanged,
+    optimizer_scale,
+    skips_steps,
+    summed,
+)
 from lockstep.components.trainer.loop import Call, Columns, PerExampleLoss, model_columns
 
 if TYPE_CHECKING:
@@ -28,7 +36,7 @@ def weighted_mean(
 
     # A model in float64 stays in float64 to the gradients; anything else is summed in float32.
     dtype = tf.float64 if predictions.dtype == tf.float64 else tf.float32
-    losses = tf.cast(tf.reshape(loss(tf.cast(label, dtype), predictions), [-1]), dtype)
+    losses = tf.cast(tf.reshape(loss(tf.cast(label, dtype), tf.cast(predictions, dtype)), [-1]), dtype)
     return tf.reduce_sum(tf.cast(tf.reshape(weights, [-1]), dtype) * losses) / tf.cast(total, dtype)
 
 
@@ -70,6 +78,9 @@ class StepFunction:
         self._loss = loss
         self._label = label
         self._clip = clip
+        # One that leaves out a step whose gradients are not finite must see those of all replicas, or a replica would
+        # wait for ever for the others.
+        self._skips_steps = skips_steps(optimizer) and strategy.num_replicas_in_sync > 1
         self._accumulate = accumulate
         self._sums = GradientSums(strategy, model.trainable_variables) if accumulate > 1 else None
         # AutoGraph would rewrite the source of Keras and of the model at every trace: seconds, for loops it has not.
@@ -152,12 +163,15 @@ class StepFunction:
             if model.losses:
                 num_parts = self._strategy.num_replicas_in_sync * self._accumulate
                 loss += tf.cast(tf.add_n(model.losses) / num_parts, loss.dtype)
-        gradients = tape.gradient(loss, [variable.value for variable in model.trainable_variables])
+            scaled = self._optimizer.scale_loss(loss)
+        gradients = tape.gradient(scaled, [variable.value for variable in model.trainable_variables])
         return tf.cast(loss, tf.float32), [exchanged(gradient) for gradient in gradients]
 
     def _apply(self, gradients: "list[Gradient]") -> None:
-        if self._clip is not None:
-            gradients = self._clip.apply(summed(gradients), optimizer_scale(self._optimizer))
+        if self._clip is not None or self._skips_steps:
+            gradients = summed(gradients)
+            if self._clip is not None:
+                gradients = self._clip.apply(gradients, optimizer_scale(self._optimizer))
             # The optimizer sums them over the replicas once more: what a replica has is its part of that.
             num_replicas = self._strategy.num_replicas_in_sync
             gradients = [None if gradient is None else gradient / num_replicas for gradient in gradients]

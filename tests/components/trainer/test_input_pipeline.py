@@ -263,7 +263,5 @@ def test_a_warm_up_longer_than_the_epochs_is_told(tmp_path: Path) -> None:
     split = records(tmp_path / "split")
     schedule = ScheduleOptions(warmup_steps=100)
     options = TrainOptions(epochs=1, batch_size=BATCH_SIZE, num_virtual_shards=NUM_SHARDS, schedule=schedule)
-    with pytest.raises(
-        ConfigurationError, match=r"train\.schedule\.warmup_steps: 100 is not allowed"
-    ):
+    with pytest.raises(ConfigurationError, match=r"train\.schedule\.warmup_steps: 100 is not allowed"):
         with_steps(options, split.files)

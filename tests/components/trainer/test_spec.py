@@ -144,6 +144,11 @@ def test_an_absent_key_is_refused() -> None:
             {"schedule": ScheduleOptions(kind="cosine"), "strategy": "parameter_server"},
             "schedule.kind: 'cosine' is not allowed; strategy parameter_server has a constant learning rate",
         ),
+        (
+            {"precision": "mixed_float16", "strategy": "parameter_server"},
+            "precision: 'mixed_float16' is not allowed; strategy parameter_server cannot; leave it out",
+        ),
+        ({**DTENSOR, "precision": "mixed_bfloat16"}, "precision: .* strategy dtensor cannot; leave it out"),
         ({"devices_per_worker": 0}, "devices_per_worker: 0 is not allowed; give 1 or more"),
         ({"workers": 5}, "workers: 5 is not allowed with batch_size: 240, .* divides 24, or batch_size: 250"),
         ({"batch_size": 250, "num_virtual_shards": 24}, "batch_size: 250 is not allowed; .* for example 240"),

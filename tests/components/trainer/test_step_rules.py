@@ -1,5 +1,6 @@
 """What a step does beside plain training, by real processes: the same on any number of workers and devices."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from lockstep.components.trainer.schedule_options import ScheduleOptions
-from lockstep.components.trainer.spec import TrainSpec
-from tests.components.trainer.conftest import MakeSpec
+from lockstep.components.trainer.spec import RunFiles, TrainSpec
+from tests.components.trainer.conftest import MakeSpec, example
 from tests.components.trainer.worker_processes import run_group
 
 pytestmark = pytest.mark.slow
@@ -95,3 +96,24 @@ def test_a_schedule_works_with_a_split_model(make_spec: MakeSpec) -> None:
     whole = trained(make_spec("whole", **model, **ONE))
     mesh = {"strategy": "dtensor", "workers": 1, "mesh": {"model": 2}, "layout": {"hidden_1/kernel": (None, "model")}}
     check_close(trained(make_spec("split", **model, **mesh)), whole, 1e-6)
+
+
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+def test_half_precision_learns_and_serves_float32(make_spec: MakeSpec, precision: str) -> None:
+    """In parts, clipped, on two workers: weights are float32 and learn as in full precision."""
+    model = {"build": "sample_models:small_model", "learning_rate": 0.05, "clip_norm": 1.0}
+    full = make_spec("full", **model, **ONE)
+    half = make_spec("half", **model, **MULTI_WORKER, accumulate=2, precision=precision)
+    weights = trained(full)
+    got = trained(half)
+    scales = [float(value) for value in got if value.shape == () and value.dtype == np.float32 and value >= 1]
+    assert len(scales) == (precision == "mixed_float16")
+    assert all(2.0**10 <= scale <= 2.0**15 for scale in scales)  # halved by a few overflows, if any
+    assert all(a.dtype == np.float32 for a in got[:5])
+    check_close(got[:5], weights[:5], 0.1)
+    reports = [json.loads(RunFiles(Path(spec.run_dir)).training_path.read_text()) for spec in (full, half)]
+    assert reports[1]["evaluation"]["auc"] == pytest.approx(reports[0]["evaluation"]["auc"], abs=0.02)
+    served = tf.saved_model.load(half.export_dir).signatures["serving_default"]
+    low, high = served(tf.constant([example({"fare": fare, "company": "blue"}) for fare in (2.0, 30.0)]))["predictions"]
+    assert low.dtype == tf.float32
+    assert low < high
