@@ -21,7 +21,7 @@ from lockstep.components.trainer.input_pipeline import ReplicaInputs, TrainingIn
 from lockstep.components.trainer.loop import Call, model_columns
 from lockstep.components.trainer.records import Records
 from lockstep.components.trainer.spec import TrainOptions
-from lockstep.components.trainer.step_function import weighted_mean
+from lockstep.components.trainer.step_function import total_weight, weighted_mean
 from lockstep.components.trainer.task import Task
 
 if TYPE_CHECKING:
@@ -126,6 +126,8 @@ class Asynchronous:
         import tensorflow as tf
 
         built = self._built
+        if self._options.class_weights:
+            total = total_weight(weights)
         with tf.GradientTape() as tape:
             predictions = built.model(model_columns(built.model, columns, built.label), training=True)
             loss = weighted_mean(built.loss, predictions, columns[built.label], weights, total)

@@ -67,6 +67,8 @@ class TrainOptions:
       precision: What the layers compute in: ``float32``, or half of it with weights in float32. ``mixed_float16``
         scales the loss so that small gradients do not vanish, and leaves out a step whose gradients overflow. What is
         served is float32. Not for ``parameter_server`` and ``dtensor``.
+      class_weights: For a binary label: ``0`` and ``1`` -> how much a record of that label weighs in the loss, above 0;
+        1 where not given. A step's loss is the mean by weight over its whole batch. Metrics count every record alike.
       clip_norm: Longest that all gradients of a step may be as one vector, summed over all devices: a longer one is
         shortened, its direction kept. Above 0; None sets no bound. Not for ``dtensor``.
       clip_value: Largest number that a gradient of a step may have, either side of 0, likewise; not beside
@@ -105,6 +107,7 @@ class TrainOptions:
     batch_size: int = 240
     accumulate: int = 1
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
+    class_weights: Mapping[str, float] = dataclasses.field(default_factory=dict)
     clip_norm: float | None = None
     clip_value: float | None = None
     optimizer: Literal["adam", "sgd"] = "adam"
@@ -141,6 +144,10 @@ class TrainOptions:
             _require(is_allowed, name, value, "give a number above 0")
         _require(self.seed < 2**31, "seed", self.seed, "give less than 2147483648")
         self._check_schedule()
+        for value, weight in self.class_weights.items():
+            _require(value in ("0", "1"), f"class_weights.{value}", weight, "give a weight for 0, for 1, or both")
+            is_allowed = math.isfinite(weight) and weight > 0
+            _require(is_allowed, f"class_weights.{value}", weight, "give a number above 0")
         self._check_parts()
 
     @property
@@ -336,6 +343,7 @@ class TrainSpec:
 
     def __post_init__(self) -> None:
         _require(bool(self.label), "label", self.label, "give the label's column")
+        check_class_weights(self.options, self.label_kind)
         _require(bool(self.train_files), "train_files", self.train_files, "give at least one file of training records")
 
     def to_json(self) -> str:
@@ -371,6 +379,17 @@ class RunFiles:
     def worker_dir(self, worker: int) -> Path:
         """Working directory of worker ``worker`` (0 is the chief)."""
         return self.run_dir / f"worker-{worker}"
+
+
+def check_class_weights(options: TrainOptions, label_kind: str) -> None:
+    """Refuses weights of classes where the label has none.
+
+    Raises:
+      ValueError: The label is not binary.
+    """
+    is_allowed = not options.class_weights or label_kind == "binary"
+    remedy = f"the label's kind is {label_kind}; leave it out"
+    _require(is_allowed, "class_weights", dict(options.class_weights), remedy)
 
 
 def worker_command(*, spec_path: Path, attempt: int, python: str = sys.executable) -> tuple[str, ...]:

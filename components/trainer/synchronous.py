@@ -72,6 +72,7 @@ class Synchronous:
             built.loss,
             built.label,
             clip=clip_of(self._options),
+            sum_weights=bool(self._options.class_weights),
             accumulate=self._options.accumulate,
         )
         if self._statistics and self._strategy.num_replicas_in_sync > 1:

@@ -166,6 +166,30 @@ def test_a_table_too_large_for_accumulation_is_told(split: Records, monkeypatch:
         steps(iter(data.batches()), 1)
 
 
+def test_class_weights_train_as_keras_does_with_them(split: Records) -> None:
+    """But for the divisor: the mean is by weight. An uneven batch, whose padding weighs nothing."""
+    data = TrainingInput(split, batch_size=BATCH_SIZE, num_shards=8, shuffle_buffer=10, class_weights={"1": 3.0})
+    columns, weights, _ = next(iter(data.batches(2)))
+    real = weights.numpy().ravel() > 0
+    labels = columns["tips"].numpy()[real]
+    assert (real.sum(), set(labels.ravel())) == (13, {0.0, 1.0})
+    np.testing.assert_array_equal(weights.numpy()[real], np.where(labels == 1, 3.0, 1.0))
+
+    model = small_model()
+    optimizer = loop.optimizer_of(model, TrainOptions(optimizer="sgd", learning_rate=0.5))
+    per_example = loop.per_example_loss(model, "binary")
+    steps = StepFunction(tf.distribute.get_strategy(), 1, model, optimizer, per_example, "tips", sum_weights=True)
+    (loss,) = steps(iter(data.batches(2)), 1)
+
+    scale = weights.numpy().sum() / 13
+    reference = small_model(compiled={"optimizer": keras.optimizers.SGD(0.5 / scale), "loss": "binary_crossentropy"})
+    features = {"fare": columns["fare"].numpy()[real]}
+    expected = reference.train_on_batch(features, labels, class_weight={0: 1.0, 1: 3.0})
+    assert loss == pytest.approx(float(expected) / scale, abs=1e-6)
+    for ours, theirs in zip(model.weights, reference.weights, strict=True):
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=1e-6)
+
+
 def test_a_compiled_model_keeps_its_optimizer_and_loss(split: Records, tmp_path: Path) -> None:
     """Losses given by name, function or object are taken for each example."""
     for loss in ("mean_absolute_error", keras.losses.mean_absolute_error, keras.losses.MeanAbsoluteError()):

@@ -149,6 +149,8 @@ def test_an_absent_key_is_refused() -> None:
             "precision: 'mixed_float16' is not allowed; strategy parameter_server cannot; leave it out",
         ),
         ({**DTENSOR, "precision": "mixed_bfloat16"}, "precision: .* strategy dtensor cannot; leave it out"),
+        ({"class_weights": {"2": 1.0}}, "class_weights.2: 1.0 is not allowed; give a weight for 0, for 1, or both"),
+        ({"class_weights": {"1": 0.0}}, "class_weights.1: 0.0 is not allowed; give a number above 0"),
         ({"devices_per_worker": 0}, "devices_per_worker: 0 is not allowed; give 1 or more"),
         ({"workers": 5}, "workers: 5 is not allowed with batch_size: 240, .* divides 24, or batch_size: 250"),
         ({"batch_size": 250, "num_virtual_shards": 24}, "batch_size: 250 is not allowed; .* for example 240"),

@@ -117,3 +117,28 @@ def test_half_precision_learns_and_serves_float32(make_spec: MakeSpec, precision
     low, high = served(tf.constant([example({"fare": fare, "company": "blue"}) for fare in (2.0, 30.0)]))["predictions"]
     assert low.dtype == tf.float32
     assert low < high
+
+
+@pytest.mark.parametrize(("build", "tolerance"), PRECISION)
+def test_class_weights_are_those_of_the_whole_batch(make_spec: MakeSpec, build: str, tolerance: float) -> None:
+    """Two workers in parts equal one, which is not what no weights give: a rarer label that weighs more is foretold."""
+    model = {"build": f"sample_models:{build}", "class_weights": {"1": 5.0, "0": 0.5}}
+    one = make_spec("one", **model, **ONE)
+    whole = trained(one)
+    check_close(trained(make_spec("multi", **model, **MULTI_WORKER, accumulate=2)), whole, tolerance)
+    plain = make_spec("plain", build=f"sample_models:{build}", **ONE)
+    trained(plain)
+    examples = tf.constant([example({"fare": fare, "company": "blue"}) for fare in (2.0, 8.0, 12.0)])
+    heavy, light = (
+        tf.saved_model.load(spec.export_dir).signatures["serving_default"](examples)["predictions"].numpy()
+        for spec in (one, plain)
+    )
+    assert np.all(heavy > light)
+
+
+def test_class_weights_work_with_a_split_model(make_spec: MakeSpec) -> None:
+    """On a mesh whose batches are split, as in one process."""
+    model = {"build": "sample_models:named_model", "class_weights": {"1": 5.0}, "steps": 20}
+    mesh = {"strategy": "dtensor", "workers": 1, "mesh": {"batch": 2}}
+    whole = trained(make_spec("whole", **model, **ONE))
+    check_close(trained(make_spec("split", **model, **mesh)), whole, 1e-6)
