@@ -78,7 +78,7 @@ def build_pipeline(config: PipelineConfig, root: Path) -> tfx_pipeline.Pipeline:
         examples=transform.outputs["transformed_examples"],
         transform_graph=transform.outputs["transform_graph"],
         schema=schema,
-        train_args=trainer_pb2.TrainArgs(num_steps=config.train.steps),
+        train_args=trainer_pb2.TrainArgs(num_steps=config.train.num_steps),
         eval_args=trainer_pb2.EvalArgs(),
         custom_config={
             "batch_size": config.train.batch_size,

@@ -21,7 +21,7 @@ from lockstep.components.object_store import is_object_uri
 from lockstep.components.package_files import is_package_path, resolve_package_path
 from lockstep.components.pusher.options import PushOptions
 from lockstep.components.trainer.models import BUILT_IN
-from lockstep.components.trainer.spec import ModelOptions, TrainOptions
+from lockstep.components.trainer.spec import ModelOptions, TrainOptions, check_class_weights
 from lockstep.components.transform.options import TransformOptions
 from lockstep.pipelines.kubeflow.options import KubeflowOptions
 from lockstep.pipelines.yaml_reader import parse_yaml
@@ -109,6 +109,10 @@ class PipelineConfig:
             if value is not None and not _IMPORT_PATH.fullmatch(value):
                 raise ValueError(f"{key}: {value!r} is not allowed; spell it module:function")
         self._check_run_fn()
+        try:
+            check_class_weights(self.train, self.label.kind)
+        except ValueError as e:
+            raise ValueError(f"train.{e}") from e
         transformed_features(self.features, self.label)  # raises where two outputs, or a feature and the label, meet
         try:
             self.evaluate.computed_metrics(self.label.kind)
@@ -131,6 +135,8 @@ class PipelineConfig:
             return
         if self.model.build != ModelOptions().build:
             raise ValueError("model.build: not allowed beside run_fn; keep one of the two")
+        if self.train.epochs is not None:
+            raise ValueError(f"train.epochs: {self.train.epochs} is not allowed beside run_fn; give train.steps")
         if self.train.strategy not in _RUN_FN_STRATEGIES:
             raise ValueError(
                 f"train.strategy: {self.train.strategy!r} is not allowed beside run_fn, which makes its own; give"

@@ -165,11 +165,14 @@ def _preprocessing_parameters(config: PipelineConfig) -> dict[str, object]:
 
 def _run_parameters(config: PipelineConfig) -> dict[str, data_types.RuntimeParameter]:
     """Returns component's argument -> parameter of a run, the configuration's value its default."""
-    return {
+    parameters = {
         "data_path": data_types.RuntimeParameter(name="data_path", ptype=str, default=config.data.path),
         "steps": data_types.RuntimeParameter(name="train_steps", ptype=int, default=config.train.steps),
         "workers": data_types.RuntimeParameter(name="train_workers", ptype=int, default=config.train.workers),
     }
+    if config.train.epochs is not None:  # a parameter has a default, which would take the place of the epochs
+        del parameters["steps"]
+    return parameters
 
 
 def _training(config: PipelineConfig, site: Site) -> str:

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lockstep.components.trainer.gradients import clip_of
 from lockstep.components.trainer.input_pipeline import ReplicaInputs, TrainingInput, worker_input
 from lockstep.components.trainer.loop import Call, model_columns
 from lockstep.components.trainer.records import Records
 from lockstep.components.trainer.spec import TrainOptions
-from lockstep.components.trainer.step_function import weighted_mean
+from lockstep.components.trainer.step_function import total_weight, weighted_mean
 from lockstep.components.trainer.task import Task
 
 if TYPE_CHECKING:
@@ -125,6 +126,8 @@ class Asynchronous:
         import tensorflow as tf
 
         built = self._built
+        if self._options.class_weights:
+            total = total_weight(weights)
         with tf.GradientTape() as tape:
             predictions = built.model(model_columns(built.model, columns, built.label), training=True)
             loss = weighted_mean(built.loss, predictions, columns[built.label], weights, total)
@@ -132,7 +135,10 @@ class Asynchronous:
                 loss += tf.cast(tf.add_n(built.model.losses), loss.dtype)
         variables = built.model.trainable_variables
         # Rows of a table stay rows: the rest of it never travels.
-        built.optimizer.apply(tape.gradient(loss, [variable.value for variable in variables]), variables)
+        gradients = tape.gradient(loss, [variable.value for variable in variables])
+        if (clip := clip_of(self._options)) is not None:
+            gradients = clip.apply(gradients)
+        built.optimizer.apply(gradients, variables)
         return tf.cast(loss, tf.float32)
 
 

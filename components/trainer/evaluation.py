@@ -55,7 +55,8 @@ def evaluate(
     @tf.function(input_signature=[_any_batch(dataset.element_spec)], autograph=False)
     def update(columns: "dict[str, tf.Tensor]") -> "tf.Tensor":
         label = tf.cast(columns[records.label], tf.float32)
-        predictions = model(model_columns(model, columns, records.label), training=False)
+        # A loss in half precision would be too coarse.
+        predictions = tf.cast(model(model_columns(model, columns, records.label), training=False), tf.float32)
         means["loss"].update_state(loss(label, predictions))
         for metric in metrics.values():
             metric.update_state(label, predictions)

@@ -17,6 +17,7 @@ from tfx.utils import path_utils
 from lockstep.components.artifact_uris import store_uri
 from lockstep.components.errors import ConfigurationError, DataError, StepFailed
 from lockstep.components.serving import SERVING_SIGNATURE, TRANSFORM_SIGNATURE
+from lockstep.components.trainer.input_pipeline import with_steps
 from lockstep.components.trainer.launchers import Launcher
 from lockstep.components.trainer.launchers.local import LocalLauncher
 from lockstep.components.trainer.spec import RunFiles, RunFn, TrainSpec, worker_command
@@ -152,12 +153,13 @@ def _train_spec(
     step: TrainStep, inputs: Artifacts, model: types.Artifact, model_run_dir: Path, folder: WorkFolder
 ) -> TrainSpec:
     examples = artifact_utils.get_single_instance(inputs["examples"])
+    train_files = _split_files(examples, "train_split", step.train_split)
     return TrainSpec(
-        options=step.options,
+        options=with_steps(step.options, train_files),
         model=step.model,
         label=step.label,
         label_kind=step.label_kind,
-        train_files=_split_files(examples, "train_split", step.train_split),
+        train_files=train_files,
         eval_files=() if step.eval_split is None else _split_files(examples, "eval_split", step.eval_split),
         transform_graph_dir=str(_local(artifact_utils.get_single_uri(inputs["transform_graph"]))),
         run_dir=str(folder.run_dir.absolute()),

@@ -6,15 +6,16 @@ each, worker ``w`` of ``N`` serves the shards ``v`` with ``v % N == w``, and eac
 shard that has run out fills its share of the last batches with rows of weight 0.
 """
 
+import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from lockstep.components.errors import DataError
-from lockstep.components.trainer.records import READ_BATCH, Deal, Records
+from lockstep.components.errors import ConfigurationError, DataError
+from lockstep.components.trainer.records import READ_BATCH, Deal, Records, count_all
 from lockstep.components.trainer.spec import TrainOptions
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class TrainingInput:
       shuffle_buffer: Records within which a shard is shuffled; 0 keeps the order.
       cache_bytes: Parsed columns up to this size are kept in memory.
       deal: Of the same records to the same shards, where it is known already; None counts them.
+      class_weights: ``0`` or ``1`` -> weight of the records with that label, 1 where not given.
 
     Raises:
       DataError: There are no records.
@@ -57,16 +59,18 @@ class TrainingInput:
         shuffle_buffer: int = 10_000,
         cache_bytes: int = CACHE_BYTES,
         deal: Deal | None = None,
+        class_weights: Mapping[str, float] | None = None,
     ) -> None:
         self.deal = deal or Deal.of(records.files, records.count(), num_shards)
         if not sum(self.deal.sizes):
             raise DataError(f"{', '.join(records.files)}: no training records; check data.splits and the data")
         self._records = records
+        self._class_weights = dict(class_weights or {})
         self._share = batch_size // num_shards
         self._shards = tuple(range(worker, num_shards, num_workers))
         self._seed = seed
         self._shuffle_buffer = shuffle_buffer
-        self.steps_per_epoch = max(-(-size // self._share) for size in self.deal.sizes)
+        self.steps_per_epoch = self.deal.num_steps(batch_size)
         num_own = sum(self.deal.sizes[shard] for shard in self._shards)
         self.is_cached = num_own * records.bytes_per_record <= cache_bytes
         self._cache = self._load() if self.is_cached else {}
@@ -94,7 +98,8 @@ class TrainingInput:
 
         Each is ``(columns, weights, total)``: columns by feature name, label included, [batch_size / num_workers, ...];
         weights float32 [batch_size / num_workers, 1], 0 for padding rows (whose columns are 0); total float32 scalar,
-        the sum of weights over all workers, known without asking them.
+        the number of records over all workers, known without asking them. With ``class_weights`` the weights are those
+        of the records' labels, and their sum over all workers is not known here.
         """
         import tensorflow as tf
 
@@ -110,13 +115,24 @@ class TrainingInput:
         dataset = tf.data.Dataset.range(first_epoch, np.iinfo(np.int64).max).flat_map(epoch_batches)
         columns_of = tf.autograph.experimental.do_not_convert(self._look_up if self.is_cached else self._parse)
         dataset = dataset.map(
-            tf.autograph.experimental.do_not_convert(lambda items, total: (*columns_of(items), total)),
+            tf.autograph.experimental.do_not_convert(lambda items, total: (*self._weighed(*columns_of(items)), total)),
             num_parallel_calls=2,
             deterministic=True,
         )
         options = tf.data.Options()
         options.autotune.enabled = False  # its thread costs more than it gains with the fixed numbers here
         return dataset.prefetch(_PREFETCHED).with_options(options)
+
+    def _weighed(
+        self, columns: "dict[str, tf.Tensor]", weights: "tf.Tensor"
+    ) -> "tuple[dict[str, tf.Tensor], tf.Tensor]":
+        import tensorflow as tf
+
+        if not self._class_weights:
+            return columns, weights
+        label = tf.reshape(columns[self._records.label], tf.shape(weights))
+        zero, one = (self._class_weights.get(value, 1.0) for value in ("0", "1"))
+        return columns, weights * tf.where(tf.cast(label, tf.float32) > 0.5, one, zero)
 
     def _records_of(self, sizes: Sequence[int], step: int) -> int:
         epochs, within = divmod(step, self.steps_per_epoch)
@@ -254,6 +270,27 @@ class ReplicaInputs:
         return tf.data.Dataset.zip(tuple(one.batches(start_step) for one in self._inputs))
 
 
+def with_steps(options: TrainOptions, files: Sequence[str]) -> TrainOptions:
+    """Returns options that say how many steps there are, where they gave epochs.
+
+    Args:
+      options: The ``train`` block.
+      files: Of the training records, as of ``Records``.
+
+    Raises:
+      DataError: A file is not whole.
+      ConfigurationError: The epochs have no more steps than the learning rate's warm-up.
+    """
+    if options.epochs is None:
+        return options
+    deal = Deal.of(files, count_all(files), options.virtual_shards)
+    num_steps = options.epochs * max(1, deal.num_steps(options.batch_size))
+    try:
+        return dataclasses.replace(options, steps=num_steps, epochs=None)
+    except ValueError as e:
+        raise ConfigurationError(f"train.{e}") from e
+
+
 def worker_input(
     records: Records, options: TrainOptions, *, worker: int, num_workers: int
 ) -> TrainingInput | ReplicaInputs:
@@ -275,6 +312,7 @@ def worker_input(
             shuffle_buffer=options.shuffle_buffer,
             cache_bytes=CACHE_BYTES // count,
             deal=deal,
+            class_weights=options.class_weights,
         )
         for device in range(count)
     ]

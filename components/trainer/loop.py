@@ -53,15 +53,32 @@ def optimizer_of(model: "keras.Model", options: TrainOptions) -> "keras.optimize
     """Returns the optimizer the model was compiled with, else the one of the options, built for the model's weights.
 
     Call it within the strategy's scope.
+
+    Raises:
+      ConfigurationError: There is a schedule, and the model was compiled with an optimizer of its own.
     """
     import keras
 
+    from lockstep.components.trainer.learning_rate import Schedule
+
+    rate: Any = options.learning_rate
+    if not options.schedule.is_constant:
+        if model.compiled:
+            raise ConfigurationError(
+                "train.schedule: not allowed beside a model that is compiled with an optimizer of its own; "
+                "leave it out, or do not compile the model"
+            )
+        rate = Schedule(options.learning_rate, options.schedule, options.num_steps)
     if model.compiled:
         optimizer = model.optimizer
     elif options.optimizer == "adam":
-        optimizer = keras.optimizers.Adam(options.learning_rate)
+        optimizer = keras.optimizers.Adam(rate)
     else:
-        optimizer = keras.optimizers.SGD(options.learning_rate)
+        optimizer = keras.optimizers.SGD(rate)
+    # One that the model came with may scale already.
+    is_scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+    if options.precision == "mixed_float16" and not is_scaled:
+        optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
     optimizer.build(model.trainable_variables)
     return optimizer
 
@@ -132,11 +149,11 @@ class Steps(Protocol):
 def calls(first_step: int, options: TrainOptions) -> Iterator[Call]:
     """Yields the calls: at most ``steps_per_call`` steps each, ending at each checkpoint and at the end."""
     step = first_step
-    while step < options.steps:
+    while step < options.num_steps:
         to_checkpoint = options.checkpoint_every - step % options.checkpoint_every
-        size = min(options.steps_per_call, to_checkpoint, options.steps - step)
+        size = min(options.steps_per_call, to_checkpoint, options.num_steps - step)
         step += size
-        yield Call(size, is_last=step % options.checkpoint_every == 0 or step == options.steps)
+        yield Call(size, is_last=step % options.checkpoint_every == 0 or step == options.num_steps)
 
 
 def train(
@@ -150,7 +167,7 @@ def train(
     before_save: Callable[[int], None],
     on_call: Callable[[int, "np.ndarray[Any, Any]", float | None], None],
 ) -> TrainingResult:
-    """Trains from ``first_step`` to ``options.steps``; blocks, and every worker must call it alike.
+    """Trains from ``first_step`` to ``options.num_steps``; blocks, and every worker must call it alike.
 
     Args:
       steps: Trains on batches.
@@ -182,7 +199,7 @@ def train(
         unreported.extend(losses.tolist())
         now_s = time.monotonic()
         rate = None
-        if reporter.is_due or step == options.steps or warm_step is None:
+        if reporter.is_due or step == options.num_steps or warm_step is None:
             # The first call traces: its rate says nothing.
             rate = None if warm_step is None else num_read(beat_step) / (now_s - beat_s)
             reporter.say(
@@ -198,7 +215,7 @@ def train(
         if warm_step is None:
             warm_step, warm_s = step, now_s
         on_call(step, losses, rate)
-        if step % options.checkpoint_every == 0 or step == options.steps:
+        if step % options.checkpoint_every == 0 or step == options.num_steps:
             save_s = time.monotonic()
             before_save(step)
             checkpoints.save(step)

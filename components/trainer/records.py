@@ -53,6 +53,11 @@ class Deal:
         singly = tuple(len(range(shard, total, num_shards)) for shard in range(num_shards))
         return cls(files=tuple(files), counts=tuple(counts), files_of=None, sizes=singly)
 
+    def num_steps(self, batch_size: int) -> int:
+        """Returns the global steps in which all records are read once: as many as the largest shard takes."""
+        share = batch_size // len(self.sizes)
+        return max(-(-size // share) for size in self.sizes)
+
     def place(self, shard: int, record: "tf.Tensor") -> "tuple[tf.Tensor, tf.Tensor]":
         """Finds a record of a virtual shard, so that nothing before its file need be read.
 
@@ -78,6 +83,11 @@ class Deal:
         if self.files_of is None:
             return self.files
         return tuple(self.files[i] for i in sorted(i for shard in shards for i in self.files_of[shard]))
+
+
+def count_all(files: Sequence[str]) -> tuple[int, ...]:
+    """Returns the number of records in each file; see ``Records.count``."""
+    return recorded_counts(files) or tuple(count_records(path) for path in files)
 
 
 class Records:
@@ -113,7 +123,7 @@ class Records:
         Raises:
           DataError: A file is not whole.
         """
-        return recorded_counts(self.files) or tuple(count_records(path) for path in self.files)
+        return count_all(self.files)
 
     def read(self, files: "Sequence[str] | tf.Tensor | None" = None) -> "tf.data.Dataset":
         """Returns the serialised records in the order of the files, None for all of them."""

@@ -100,7 +100,7 @@ def fn_args(
     return FnArgs(
         train_files=_patterns(spec.train_files),
         eval_files=_patterns(spec.eval_files),
-        train_steps=options.steps,
+        train_steps=options.num_steps,
         eval_steps=-(-_num_records(spec.eval_files) // options.batch_size) or None,
         schema_path=run_fn.schema_path,
         schema_file=run_fn.schema_path,
@@ -213,7 +213,7 @@ def _data_accessor(payload_format: str) -> "DataAccessor":
 def _write_report(spec: TrainSpec, loss: float | None, attempt: int, seconds: dict[str, float]) -> None:
     """Writes what ``training.TrainingReport`` holds, as far as it is known; whole or not at all."""
     report: dict[str, Any] = {
-        "steps": spec.options.steps,
+        "steps": spec.options.num_steps,
         "loss": loss,
         "evaluation": {},
         "examples_per_s": None,

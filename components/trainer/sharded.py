@@ -18,7 +18,7 @@ from lockstep.components.trainer.input_pipeline import ReplicaInputs, TrainingIn
 from lockstep.components.trainer.loop import Call, model_columns
 from lockstep.components.trainer.records import Records
 from lockstep.components.trainer.spec import BATCH_AXIS, TrainOptions
-from lockstep.components.trainer.step_function import weighted_mean
+from lockstep.components.trainer.step_function import total_weight, weighted_mean
 from lockstep.components.trainer.task import Task
 
 if TYPE_CHECKING:
@@ -123,6 +123,8 @@ class Sharded:
 
         model, label = self._built.model, self._built.label
         weighed = [variable.value for variable in self._trainable]
+        if self._options.class_weights:
+            total = total_weight(weights)
         with tf.GradientTape() as tape:
             predictions, states, penalties = model.stateless_call(
                 weighed, self._states, model_columns(model, columns, label), training=True, return_losses=True

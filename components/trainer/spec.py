@@ -28,8 +28,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lockstep.components import documents
+from lockstep.components.trainer.schedule_options import ScheduleOptions
 
+DEFAULT_STEPS = 1000
 MAX_VIRTUAL_SHARDS = 24
+SYNCHRONOUS = ("one_device", "mirrored", "multi_worker_mirrored")
+"""The strategies whose devices make each step together."""
 BATCH_AXIS = "batch"
 """The axis of ``TrainOptions.mesh`` along which each group of devices trains on its part of the batch."""
 
@@ -53,11 +57,26 @@ class TrainOptions:
         ``{batch: 2, model: 2}`` for four. Along ``batch``, if there is such an axis, each batch is split.
       layout: Pattern of variables' paths, as ``hidden_*/kernel`` -> for each dimension the axis of ``mesh`` over which
         it is split, or null. What no pattern fits is whole on each device.
-      steps: Optimizer steps of the whole training, 1 or more.
+      steps: Optimizer steps of the whole training, 1 or more. None is 1000, or what ``epochs`` makes.
+      epochs: How often the training reads all records, 1 or more, instead of ``steps``; not beside ``run_fn``.
       batch_size: Records a step, over all workers and their devices; under ``parameter_server`` of the one worker that
         makes the step.
+      accumulate: Equal parts that each device trains its records of a step in, one after another: 1 or more. Their
+        gradients are added up and applied once, so a batch needs the memory of a part of it; ``batch_size`` stays the
+        records of a whole step. Not for ``parameter_server`` and ``dtensor``.
+      precision: What the layers compute in: ``float32``, or half of it with weights in float32. ``mixed_float16``
+        scales the loss so that small gradients do not vanish, and leaves out a step whose gradients overflow. What is
+        served is float32. Not for ``parameter_server`` and ``dtensor``.
+      class_weights: For a binary label: ``0`` and ``1`` -> how much a record of that label weighs in the loss, above 0;
+        1 where not given. A step's loss is the mean by weight over its whole batch. Metrics count every record alike.
+      clip_norm: Longest that all gradients of a step may be as one vector, summed over all devices: a longer one is
+        shortened, its direction kept. Above 0; None sets no bound. Not for ``dtensor``.
+      clip_value: Largest number that a gradient of a step may have, either side of 0, likewise; not beside
+        ``clip_norm``.
       optimizer: Used unless the model comes compiled; its own optimizer is used then.
       learning_rate: Of that optimizer, above 0.
+      schedule: How the learning rate changes from step to step; ``parameter_server``, which counts steps roughly until
+        the next checkpoint, has a constant one only.
       steps_per_call: Steps that run inside one call of the compiled function, 1 or more; heartbeats, the check for NaN
         and progress come once a call.
       checkpoint_every: Steps between two checkpoints, 1 or more; there is always one after the last step.
@@ -83,10 +102,17 @@ class TrainOptions:
     parameter_servers: int | None = None
     mesh: Mapping[str, int] = dataclasses.field(default_factory=dict)
     layout: Mapping[str, tuple[str | None, ...]] = dataclasses.field(default_factory=dict)
-    steps: int = 1000
+    steps: int | None = None
+    epochs: int | None = None
     batch_size: int = 240
+    accumulate: int = 1
+    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
+    class_weights: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    clip_norm: float | None = None
+    clip_value: float | None = None
     optimizer: Literal["adam", "sgd"] = "adam"
     learning_rate: float = 1e-3
+    schedule: ScheduleOptions = ScheduleOptions()
     steps_per_call: int = 10
     checkpoint_every: int = 200
     max_restarts: int = 3
@@ -99,20 +125,37 @@ class TrainOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("workers", "devices_per_worker", "steps", "batch_size", "steps_per_call", "checkpoint_every"):
-            _require(getattr(self, name) >= 1, name, getattr(self, name), "give 1 or more")
-        if self.num_virtual_shards is not None:
-            _require(self.num_virtual_shards >= 1, "num_virtual_shards", self.num_virtual_shards, "give 1 or more")
+        if self.steps is None and self.epochs is None:
+            object.__setattr__(self, "steps", DEFAULT_STEPS)
+        counts = ("workers", "devices_per_worker", "steps", "epochs", "batch_size", "accumulate", "steps_per_call")
+        for name in (*counts, "checkpoint_every", "num_virtual_shards"):
+            value = getattr(self, name)
+            _require(value is None or value >= 1, name, value, "give 1 or more")
+        both = self.steps is not None and self.epochs is not None
+        _require(not both, "epochs", self.epochs, "steps is given too; keep one of the two")
         for name in ("max_restarts", "shuffle_buffer", "seed"):
             _require(getattr(self, name) >= 0, name, getattr(self, name), "give 0 or more")
         for name in ("learning_rate", "start_timeout_s", "heartbeat_timeout_s"):
             value = getattr(self, name)
             _require(math.isfinite(value) and value > 0, name, value, "give a number above 0")
-        if self.attempt_timeout_s is not None:
-            is_allowed = math.isfinite(self.attempt_timeout_s) and self.attempt_timeout_s > 0
-            _require(is_allowed, "attempt_timeout_s", self.attempt_timeout_s, "give a number above 0")
+        for name in ("attempt_timeout_s", "clip_norm", "clip_value"):
+            value = getattr(self, name)
+            is_allowed = value is None or (math.isfinite(value) and value > 0)
+            _require(is_allowed, name, value, "give a number above 0")
         _require(self.seed < 2**31, "seed", self.seed, "give less than 2147483648")
+        self._check_schedule()
+        for value, weight in self.class_weights.items():
+            _require(value in ("0", "1"), f"class_weights.{value}", weight, "give a weight for 0, for 1, or both")
+            is_allowed = math.isfinite(weight) and weight > 0
+            _require(is_allowed, f"class_weights.{value}", weight, "give a number above 0")
         self._check_parts()
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of the whole training; known only once the records are, where ``epochs`` is given."""
+        if self.steps is None:
+            raise RuntimeError("epochs were not turned into steps")
+        return self.steps
 
     @property
     def virtual_shards(self) -> int:
@@ -152,6 +195,7 @@ class TrainOptions:
             remedy = f"strategy {self.strategy} has none; leave it out, or give strategy: parameter_server"
             _require(self.strategy == "parameter_server", "parameter_servers", self.parameter_servers, remedy)
         self._check_mesh()
+        self._check_gradients()
         shards = self.virtual_shards
         _require(
             self.batch_size % shards == 0,
@@ -168,6 +212,34 @@ class TrainOptions:
             _require(
                 1024 <= self.base_port <= highest, "base_port", self.base_port, f"give a port from 1024 to {highest}"
             )
+
+    def _check_schedule(self) -> None:
+        schedule = self.schedule
+        remedy = f"strategy {self.strategy} has a constant learning rate; leave it out"
+        is_allowed = schedule.is_constant or self.strategy != "parameter_server"
+        _require(is_allowed, "schedule.kind", schedule.kind, remedy)
+        if schedule.warmup_steps and self.steps is not None:
+            remedy = f"the training has {self.steps} steps in all; give fewer"
+            _require(schedule.warmup_steps < self.steps, "schedule.warmup_steps", schedule.warmup_steps, remedy)
+
+    def _check_gradients(self) -> None:
+        for name in ("clip_norm", "clip_value"):
+            is_allowed = getattr(self, name) is None or self.strategy != "dtensor"
+            _require(is_allowed, name, getattr(self, name), "strategy dtensor cannot; leave it out")
+        remedy = f"strategy {self.strategy} cannot; leave it out"
+        is_allowed = self.precision == "float32" or self.strategy in SYNCHRONOUS
+        _require(is_allowed, "precision", self.precision, remedy)
+        both = self.clip_norm is not None and self.clip_value is not None
+        _require(not both, "clip_value", self.clip_value, "clip_norm is given too; keep one of the two")
+        if self.accumulate == 1:
+            return
+        remedy = f"strategy {self.strategy} cannot; leave it out"
+        _require(self.strategy in SYNCHRONOUS, "accumulate", self.accumulate, remedy)
+        replicas = self.workers * self.devices_per_worker
+        if self.batch_size % replicas == 0:  # else that is told
+            rows = self.batch_size // replicas
+            remedy = f"each device has {rows} records of a step; give a divisor of that"
+            _require(rows % self.accumulate == 0, "accumulate", self.accumulate, remedy)
 
     def _check_mesh(self) -> None:
         if self.strategy != "dtensor":
@@ -271,6 +343,7 @@ class TrainSpec:
 
     def __post_init__(self) -> None:
         _require(bool(self.label), "label", self.label, "give the label's column")
+        check_class_weights(self.options, self.label_kind)
         _require(bool(self.train_files), "train_files", self.train_files, "give at least one file of training records")
 
     def to_json(self) -> str:
@@ -306,6 +379,17 @@ class RunFiles:
     def worker_dir(self, worker: int) -> Path:
         """Working directory of worker ``worker`` (0 is the chief)."""
         return self.run_dir / f"worker-{worker}"
+
+
+def check_class_weights(options: TrainOptions, label_kind: str) -> None:
+    """Refuses weights of classes where the label has none.
+
+    Raises:
+      ValueError: The label is not binary.
+    """
+    is_allowed = not options.class_weights or label_kind == "binary"
+    remedy = f"the label's kind is {label_kind}; leave it out"
+    _require(is_allowed, "class_weights", dict(options.class_weights), remedy)
 
 
 def worker_command(*, spec_path: Path, attempt: int, python: str = sys.executable) -> tuple[str, ...]:

@@ -41,6 +41,8 @@ class TrainStep:
         for name in ("label", "work_dir", "train_split"):
             if not getattr(self, name):
                 raise ValueError(f"{name}: {getattr(self, name)!r} is not allowed; give a name")
+        if self.run_fn is not None and self.options.epochs is not None:
+            raise ValueError(f"epochs: {self.options.epochs} is not allowed beside run_fn; give steps")
 
     def to_json(self) -> str:
         """Returns the document, with sorted keys: equal steps give equal text."""
@@ -50,7 +52,8 @@ class TrainStep:
         """Returns the step with the options that a run sets by parameters of its own.
 
         Args:
-          steps: Takes the place of ``options.steps``; None leaves it. JSON knows no integers: 300.0 is one.
+          steps: Takes the place of ``options.steps`` and ``epochs``; None leaves them. JSON knows no integers: 300.0 is
+            one.
           workers: The same for ``options.workers``.
 
         Raises:
@@ -58,6 +61,8 @@ class TrainStep:
         """
         given = {"steps": steps, "workers": workers}
         changes: dict[str, Any] = {name: _whole(name, value) for name, value in given.items() if value is not None}
+        if "steps" in changes:
+            changes["epochs"] = None
         return dataclasses.replace(self, options=dataclasses.replace(self.options, **changes))
 
     @classmethod

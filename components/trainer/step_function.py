@@ -1,18 +1,23 @@
 """One weighted training step on every replica at once, and several of them in one compiled call."""
 
-import math
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from lockstep.components.trainer.gradients import (
+    Clip,
+    Gradient,
+    GradientSums,
+    exchanged,
+    optimizer_scale,
+    skips_steps,
+    summed,
+)
 from lockstep.components.trainer.loop import Call, Columns, PerExampleLoss, model_columns
 
 if TYPE_CHECKING:
     import keras
     import numpy as np
     import tensorflow as tf
-
-# 16 MiB of float32. Seven small tables exchanged densely: 490 steps/s with two workers, sparsely 75.
-DENSE_ELEMENTS = 4 * 2**20
 
 
 def weighted_mean(
@@ -31,8 +36,15 @@ def weighted_mean(
 
     # A model in float64 stays in float64 to the gradients; anything else is summed in float32.
     dtype = tf.float64 if predictions.dtype == tf.float64 else tf.float32
-    losses = tf.cast(tf.reshape(loss(tf.cast(label, dtype), predictions), [-1]), dtype)
+    losses = tf.cast(tf.reshape(loss(tf.cast(label, dtype), tf.cast(predictions, dtype)), [-1]), dtype)
     return tf.reduce_sum(tf.cast(tf.reshape(weights, [-1]), dtype) * losses) / tf.cast(total, dtype)
+
+
+def total_weight(weights: "tf.Tensor") -> "tf.Tensor":
+    """Returns the sum of the weights of rows, float64, so that no order of adding them shows."""
+    import tensorflow as tf
+
+    return tf.reduce_sum(tf.cast(weights, tf.float64))
 
 
 class StepFunction:
@@ -43,11 +55,14 @@ class StepFunction:
 
     Args:
       strategy: Every worker of it must make the same calls.
-      num_workers: Its processes.
+      num_workers: Processes.
       model: Built within the strategy's scope.
       optimizer: Built likewise.
       loss: Of each example.
       label: Name of the label among the columns.
+      clip: Bounds of the whole batch's gradients.
+      sum_weights: Whether the sum of all replicas' weights must be asked of them: it is not the number of records.
+      accumulate: Parts that each batch is trained in, one after another; divides the rows of a replica.
     """
 
     def __init__(
@@ -58,6 +73,10 @@ class StepFunction:
         optimizer: "keras.optimizers.Optimizer",
         loss: PerExampleLoss,
         label: str,
+        *,
+        clip: Clip | None = None,
+        sum_weights: bool = False,
+        accumulate: int = 1,
     ) -> None:
         import tensorflow as tf
 
@@ -67,6 +86,13 @@ class StepFunction:
         self._optimizer = optimizer
         self._loss = loss
         self._label = label
+        self._clip = clip
+        self._sum_weights = sum_weights
+        # One that leaves out a step whose gradients are not finite must see those of all replicas, or a replica would
+        # wait for ever for the others.
+        self._skips_steps = skips_steps(optimizer) and strategy.num_replicas_in_sync > 1
+        self._accumulate = accumulate
+        self._sums = GradientSums(strategy, model.trainable_variables) if accumulate > 1 else None
         # AutoGraph would rewrite the source of Keras and of the model at every trace: seconds, for loops it has not.
         self._call = tf.function(self._steps, autograph=False)
 
@@ -87,8 +113,8 @@ class StepFunction:
         import tensorflow as tf
 
         def one(index: "tf.Tensor", losses: "tf.TensorArray") -> "tuple[tf.Tensor, tf.TensorArray]":
-            by_replica = self._strategy.run(self._step, args=on_replicas(self._strategy, next(batches)))
-            return index + 1, losses.write(index, tf.add_n(self._strategy.experimental_local_results(by_replica)))
+            loss = self._whole_step(*on_replicas(self._strategy, next(batches)))
+            return index + 1, losses.write(index, loss)
 
         losses = tf.TensorArray(tf.float32, size=num_steps, element_shape=[])
         # One at a time: the collectives of two steps must not overtake each other.
@@ -96,7 +122,51 @@ class StepFunction:
         # One collective a call, not one a step: nobody needs the global loss in between.
         return sum_over_workers(self._strategy, self._num_workers, losses.stack())
 
+    def _whole_step(self, columns: Any, weights: Any, total: Any) -> "tf.Tensor":
+        """Trains on one batch, of each replica; returns this worker's part of the loss."""
+        import tensorflow as tf
+
+        if self._sum_weights:
+            sums = self._strategy.run(total_weight, args=(weights,))
+            total = self._strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None)
+        if self._sums is None:
+            return self._local_sum(self._strategy.run(self._step, args=(columns, weights, total)))
+
+        def one(part: "tf.Tensor", loss: "tf.Tensor") -> "tuple[tf.Tensor, tf.Tensor]":
+            more = self._strategy.run(self._add_part, args=(columns, weights, total, part))
+            return part + 1, loss + self._local_sum(more)
+
+        # One at a time, or the parts would be in memory together. Replicas exchange nothing before the last one.
+        _, loss = tf.while_loop(lambda part, _: part < self._accumulate, one, (0, 0.0), parallel_iterations=1)
+        self._strategy.run(self._apply_sums)
+        return loss
+
+    def _local_sum(self, by_replica: Any) -> "tf.Tensor":
+        import tensorflow as tf
+
+        return tf.add_n(self._strategy.experimental_local_results(by_replica))
+
     def _step(self, columns: Columns, weights: "tf.Tensor", total: "tf.Tensor") -> "tf.Tensor":
+        loss, gradients = self._gradients(columns, weights, total)
+        self._apply(gradients)
+        return loss
+
+    def _add_part(self, columns: Columns, weights: "tf.Tensor", total: "tf.Tensor", part: "tf.Tensor") -> "tf.Tensor":
+        assert self._sums is not None
+        rows = weights.shape[0] // self._accumulate
+        columns = {name: _part_of(column, part, rows) for name, column in columns.items()}
+        loss, gradients = self._gradients(columns, _part_of(weights, part, rows), total)
+        self._sums.add(gradients)
+        return loss
+
+    def _apply_sums(self) -> None:
+        assert self._sums is not None
+        self._apply(self._sums.take())
+
+    def _gradients(
+        self, columns: Columns, weights: "tf.Tensor", total: "tf.Tensor"
+    ) -> "tuple[tf.Tensor, list[Gradient]]":
+        """Returns this replica's part of the loss, float32, and of its gradients."""
         import tensorflow as tf
 
         model = self._model
@@ -104,11 +174,27 @@ class StepFunction:
             predictions = model(model_columns(model, columns, self._label), training=True)
             loss = weighted_mean(self._loss, predictions, columns[self._label], weights, total)
             if model.losses:
-                loss += tf.cast(tf.add_n(model.losses) / self._strategy.num_replicas_in_sync, loss.dtype)
-        variables = model.trainable_variables
-        gradients = [exchanged(g) for g in tape.gradient(loss, [variable.value for variable in variables])]
-        self._optimizer.apply(gradients, variables)  # sums the gradients over the replicas
-        return tf.cast(loss, tf.float32)
+                num_parts = self._strategy.num_replicas_in_sync * self._accumulate
+                loss += tf.cast(tf.add_n(model.losses) / num_parts, loss.dtype)
+            scaled = self._optimizer.scale_loss(loss)
+        gradients = tape.gradient(scaled, [variable.value for variable in model.trainable_variables])
+        return tf.cast(loss, tf.float32), [exchanged(gradient) for gradient in gradients]
+
+    def _apply(self, gradients: "list[Gradient]") -> None:
+        if self._clip is not None or self._skips_steps:
+            gradients = summed(gradients)
+            if self._clip is not None:
+                gradients = self._clip.apply(gradients, optimizer_scale(self._optimizer))
+            # The optimizer sums them over the replicas once more: what a replica has is its part of that.
+            num_replicas = self._strategy.num_replicas_in_sync
+            gradients = [None if gradient is None else gradient / num_replicas for gradient in gradients]
+        self._optimizer.apply(gradients, self._model.trainable_variables)  # sums the gradients over the replicas
+
+
+def _part_of(column: "tf.Tensor", part: "tf.Tensor", rows: int) -> "tf.Tensor":
+    import tensorflow as tf
+
+    return tf.ensure_shape(column[part * rows : (part + 1) * rows], [rows, *column.shape[1:]])
 
 
 def on_replicas(strategy: "tf.distribute.Strategy", batches: Any) -> Any:
@@ -126,18 +212,3 @@ def sum_over_workers(strategy: "tf.distribute.Strategy", num_workers: int, value
     if num_workers == 1:  # what is the same on all replicas of a process would be counted once for each
         return value
     return strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None)
-
-
-def exchanged(gradient: "tf.Tensor | tf.IndexedSlices | None") -> "tf.Tensor | tf.IndexedSlices | None":
-    """Returns a gradient as the workers exchange it.
-
-    The rows that a batch touched of an embedding table up to ``DENSE_ELEMENTS`` become a dense gradient: all dense
-    ones go into one collective a step, where each sparse one takes several of its own. The optimizer then treats every
-    row as its paper says; of a larger table Keras updates the touched rows alone. The size decides, not the number of
-    workers, so that N still equal one.
-    """
-    import tensorflow as tf
-
-    if isinstance(gradient, tf.IndexedSlices) and (gradient.shape.num_elements() or math.inf) <= DENSE_ELEMENTS:
-        return tf.convert_to_tensor(gradient)
-    return gradient

@@ -210,7 +210,7 @@ class Supervisor:
             )
         return TrainingOutcome(
             attempts=self.attempts,
-            steps=self._options.steps,
+            steps=self._options.num_steps,
             loss=self._loss,
             examples_per_s=finished.examples_per_s,
             records=tuple(event.records for event in finished.done),
@@ -292,7 +292,7 @@ class _ProgressReport:
             return ""
         if not event.step:
             return "run_fn trains" + self._restarts
-        parts = [f"step {event.step}/{self._options.steps}"]
+        parts = [f"step {event.step}/{self._options.num_steps}"]
         if event.loss is not None:
             parts.append(f"loss {event.loss:.3f}")
         if event.examples_per_s is not None:

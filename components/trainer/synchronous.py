@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.components.errors import ConfigurationError
 from lockstep.components.trainer.devices import choose_devices
+from lockstep.components.trainer.gradients import clip_of
 from lockstep.components.trainer.input_pipeline import ReplicaInputs, TrainingInput, worker_input
 from lockstep.components.trainer.loop import Call
 from lockstep.components.trainer.records import Records
@@ -64,7 +65,15 @@ class Synchronous:
         self._built = built
         self._statistics = unsynchronised_statistics(built.model)
         self._steps = StepFunction(
-            self._strategy, self._task.num_workers, built.model, built.optimizer, built.loss, built.label
+            self._strategy,
+            self._task.num_workers,
+            built.model,
+            built.optimizer,
+            built.loss,
+            built.label,
+            clip=clip_of(self._options),
+            sum_weights=bool(self._options.class_weights),
+            accumulate=self._options.accumulate,
         )
         if self._statistics and self._strategy.num_replicas_in_sync > 1:
             _log.warning(
@@ -167,8 +176,12 @@ def check_model(model: "keras.Model", task: Task) -> None:
 
     Raises:
       ConfigurationError: The model was compiled with ``jit_compile=True`` and there are several workers, which aborts
-        the process on CPU.
+        the process on CPU; or with an optimizer that accumulates gradients by itself, which fails within a strategy.
     """
+    if model.compiled and getattr(model.optimizer, "gradient_accumulation_steps", None):
+        raise ConfigurationError(
+            "model.build: an optimizer with gradient_accumulation_steps is not allowed; give train.accumulate instead"
+        )
     if task.num_workers > 1 and model.compiled and model.jit_compile is True:
         raise ConfigurationError(
             "model.build: a model compiled with jit_compile=True cannot train with several workers; "

@@ -84,6 +84,8 @@ class Training:
         self._engine = strategies.make_engine(spec.options, task)
         # All workers start from equal weights whatever their number; the data have seeds of their own.
         keras.utils.set_random_seed(spec.options.seed)
+        if spec.options.precision != "float32":  # else what the user's Keras is set to stays
+            keras.config.set_dtype_policy(spec.options.precision)
         self._transform_output = TFTransformOutput(spec.transform_graph_dir)
         self._data = self._engine.input(self._records(spec.train_files))
         self._build()
@@ -93,7 +95,7 @@ class Training:
         self._seconds = {"start": time.monotonic() - started_s}
 
     def train(self) -> loop.TrainingResult:
-        """Trains up to ``options.steps``; see ``loop.train``."""
+        """Trains up to ``options.num_steps``; see ``loop.train``."""
         self._reporter.say("training", step=self._first_step)
         writer = self._event_writer()
 

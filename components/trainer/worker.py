@@ -92,7 +92,7 @@ def _run_function(spec: TrainSpec, task: Task, reporter: Reporter, attempt: int)
     from lockstep.components.trainer import run_function
 
     run_function.run(spec, task, reporter, attempt=attempt)
-    return {"step": spec.options.steps, "digest": ""}
+    return {"step": spec.options.num_steps, "digest": ""}
 
 
 def end_after(seconds: float, reporter: Reporter) -> None:

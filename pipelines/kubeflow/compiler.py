@@ -115,11 +115,8 @@ def _tfx_spec(pipeline: tfx_pipeline.Pipeline, image: str) -> dict[str, Any]:
 
 
 def _defaults(config: PipelineConfig) -> dict[str, str | int]:
-    return {
-        "data_path": config.data.path,
-        "train_steps": config.train.steps,
-        "train_workers": config.train.workers,
-    }
+    steps = {} if config.train.steps is None else {"train_steps": config.train.steps}
+    return {"data_path": config.data.path, **steps, "train_workers": config.train.workers}
 
 
 def _check_paths(config: PipelineConfig) -> None:

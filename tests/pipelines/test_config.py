@@ -124,6 +124,15 @@ def test_every_example_is_valid(name: str, tmp_path: pathlib.Path) -> None:
         ),
         (MINIMAL, ["run_fn=m.f"], "run_fn: 'm.f' is not allowed; spell it module:function"),
         (MINIMAL, ["run_fn='m:f'", "model.build=linear"], "model.build: not allowed beside run_fn"),
+        (MINIMAL, ["train.class_weights={2: 1.0}"], "train.class_weights.2: 1.0 is not allowed; give a weight for 0"),
+        (
+            MINIMAL,
+            ["label={column: y, kind: regression}", "train.class_weights={1: 2.0}"],
+            "train.class_weights: {'1': 2.0} is not allowed; the label's kind is regression; leave it out",
+        ),
+        (MINIMAL, ["run_fn='m:f'", "train.epochs=2"], "train.epochs: 2 is not allowed beside run_fn; give train.steps"),
+        (MINIMAL, ["train={steps: 5, epochs: 2}"], "train.epochs: 2 is not allowed; steps is given too"),
+        (MINIMAL, ["train.schedule={kind: cosine, final: 2.0}"], "train.schedule.final: 2.0 is not allowed"),
         (
             MINIMAL,
             ["run_fn='m:f'", "train={strategy: mirrored, workers: 1}"],

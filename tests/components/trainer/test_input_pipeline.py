@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from lockstep.components.errors import ConfigurationError, DataError
 from lockstep.components.example_gen.rows import write_examples
-from lockstep.components.trainer.input_pipeline import ReplicaInputs, TrainingInput, worker_input
+from lockstep.components.trainer.input_pipeline import ReplicaInputs, TrainingInput, with_steps, worker_input
 from lockstep.components.trainer.records import Deal, Records
+from lockstep.components.trainer.schedule_options import ScheduleOptions
 from lockstep.components.trainer.spec import TrainOptions
 from tests.components.trainer.conftest import example, write_split
 
@@ -243,3 +244,24 @@ def test_every_deal_is_a_partition(counts: list[int], num_shards: int) -> None:
     else:
         assert sorted(flat(deal.files_of)) == list(range(len(files)))
         assert [sum(counts[i] for i in owned) for owned in deal.files_of] == list(deal.sizes)
+
+
+@pytest.mark.parametrize("num_files", [1, 8])
+def test_epochs_become_the_steps_that_read_all_records(tmp_path: Path, num_files: int) -> None:
+    """As often as wanted, each record once, however files are dealt; options with steps stay."""
+    split = records(tmp_path / "split", num_files=num_files)
+    given = TrainOptions(epochs=3, batch_size=BATCH_SIZE, num_virtual_shards=NUM_SHARDS, workers=1)
+    options = with_steps(given, split.files)
+    ids = read_ids(training_input(split), options.num_steps)
+    assert sorted(flat(ids)) == sorted([*range(103)] * 3)
+    assert options.epochs is None
+    assert with_steps(options, ()) is options
+
+
+def test_a_warm_up_longer_than_the_epochs_is_told(tmp_path: Path) -> None:
+    """Known only once the records are counted."""
+    split = records(tmp_path / "split")
+    schedule = ScheduleOptions(warmup_steps=100)
+    options = TrainOptions(epochs=1, batch_size=BATCH_SIZE, num_virtual_shards=NUM_SHARDS, schedule=schedule)
+    with pytest.raises(ConfigurationError, match=r"train\.schedule\.warmup_steps: 100 is not allowed"):
+        with_steps(options, split.files)

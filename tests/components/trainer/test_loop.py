@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.components.errors import ConfigurationError
-from lockstep.components.trainer import loop, step_function
+from lockstep.components.trainer import gradients, loop
 from lockstep.components.trainer.checkpoint import Checkpoints
 from lockstep.components.trainer.heartbeat import Reporter, WorkerEvent
 from lockstep.components.trainer.input_pipeline import TrainingInput
@@ -150,6 +150,46 @@ def test_an_uneven_batch_weighs_each_of_its_records_alike(split: Records, tmp_pa
         np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=1e-6)
 
 
+def test_a_table_too_large_for_accumulation_is_told(split: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows are trained one by one, which a sum over parts is not."""
+    monkeypatch.setattr(gradients, "DENSE_ELEMENTS", 10)
+    fare = keras.Input((1,), name="fare")
+    rows = keras.layers.Embedding(100, 2, name="table")(keras.ops.cast(fare, "int64"))
+    output = keras.layers.Dense(1, activation="sigmoid")(keras.layers.Flatten()(rows))
+    model = keras.Model({"fare": fare}, output)
+    optimizer = loop.optimizer_of(model, TrainOptions())
+    per_example = loop.per_example_loss(model, "binary")
+    strategy = tf.distribute.get_strategy()
+    steps = StepFunction(strategy, 1, model, optimizer, per_example, "tips", accumulate=2)
+    data = TrainingInput(split, batch_size=BATCH_SIZE, num_shards=8, shuffle_buffer=10)
+    with pytest.raises(ConfigurationError, match=r"train\.accumulate: not allowed with table/embeddings"):
+        steps(iter(data.batches()), 1)
+
+
+def test_class_weights_train_as_keras_does_with_them(split: Records) -> None:
+    """But for the divisor: the mean is by weight. An uneven batch, whose padding weighs nothing."""
+    data = TrainingInput(split, batch_size=BATCH_SIZE, num_shards=8, shuffle_buffer=10, class_weights={"1": 3.0})
+    columns, weights, _ = next(iter(data.batches(2)))
+    real = weights.numpy().ravel() > 0
+    labels = columns["tips"].numpy()[real]
+    assert (real.sum(), set(labels.ravel())) == (13, {0.0, 1.0})
+    np.testing.assert_array_equal(weights.numpy()[real], np.where(labels == 1, 3.0, 1.0))
+
+    model = small_model()
+    optimizer = loop.optimizer_of(model, TrainOptions(optimizer="sgd", learning_rate=0.5))
+    per_example = loop.per_example_loss(model, "binary")
+    steps = StepFunction(tf.distribute.get_strategy(), 1, model, optimizer, per_example, "tips", sum_weights=True)
+    (loss,) = steps(iter(data.batches(2)), 1)
+
+    scale = weights.numpy().sum() / 13
+    reference = small_model(compiled={"optimizer": keras.optimizers.SGD(0.5 / scale), "loss": "binary_crossentropy"})
+    features = {"fare": columns["fare"].numpy()[real]}
+    expected = reference.train_on_batch(features, labels, class_weight={0: 1.0, 1: 3.0})
+    assert loss == pytest.approx(float(expected) / scale, abs=1e-6)
+    for ours, theirs in zip(model.weights, reference.weights, strict=True):
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=1e-6)
+
+
 def test_a_compiled_model_keeps_its_optimizer_and_loss(split: Records, tmp_path: Path) -> None:
     """Losses given by name, function or object are taken for each example."""
     for loss in ("mean_absolute_error", keras.losses.mean_absolute_error, keras.losses.MeanAbsoluteError()):
@@ -215,15 +255,3 @@ def test_calls_cover_the_steps_and_stop_at_checkpoints(first_step: int, steps: i
     ends = [first_step + int(end) for end in np.cumsum(sizes)]
     saved = {step for step in range(first_step + 1, steps + 1) if step % every == 0 or step == steps}
     assert {end for end, call in zip(ends, calls, strict=True) if call.is_last} == saved
-
-
-@pytest.mark.parametrize(
-    ("rows", "dense"), [(step_function.DENSE_ELEMENTS // 2, True), (step_function.DENSE_ELEMENTS // 2 + 1, False)]
-)
-def test_a_tables_gradient_is_exchanged_densely_up_to_a_size(rows: int, dense: bool) -> None:
-    """Small tables share one collective with all other gradients; a large one exchanges only the rows it touched."""
-    gradient = tf.IndexedSlices(tf.ones([2, 2]), tf.constant([1, 1]), tf.constant([rows, 2]))
-    exchanged = step_function.exchanged(gradient)
-    assert isinstance(exchanged, tf.Tensor) == dense
-    if dense:
-        assert exchanged[:3].numpy().tolist() == [[0, 0], [2, 2], [0, 0]]

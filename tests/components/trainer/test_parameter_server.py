@@ -95,6 +95,13 @@ def test_an_asynchronous_training_counts_its_steps_exactly(make_spec: MakeSpec) 
     check_result(spec)
 
 
+def test_a_worker_s_step_is_clipped_and_weighed(make_spec: MakeSpec) -> None:
+    """Each step is one worker's whole batch, so are its bounds and its sum of weights; it still learns."""
+    spec = make_spec(**OPTIONS, steps=100, checkpoint_every=50, class_weights={"1": 2.0}, clip_norm=1.0)
+    assert supervised(spec, KillingLauncher(None)).restarts == 0
+    check_result(spec)
+
+
 def test_a_killed_worker_is_replaced_alone(make_spec: MakeSpec) -> None:
     """The coordinator and the parameter servers go on; another process takes its address; the steps are exact."""
     spec = make_spec(**OPTIONS, steps=3000, checkpoint_every=600)

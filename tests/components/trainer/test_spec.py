@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lockstep.components.trainer.schedule_options import ScheduleOptions
 from lockstep.components.trainer.spec import ModelOptions, RunFiles, TrainOptions, TrainSpec, worker_command
 
 SPEC = TrainSpec(
@@ -66,6 +67,14 @@ def test_a_wrong_document_is_refused_by_the_key_s_name(change: dict[str, Any], m
         TrainSpec.from_json(json.dumps(json.loads(SPEC.to_json()) | change))
 
 
+def test_steps_are_known_unless_epochs_are_given() -> None:
+    """1000 without either; asking for them before the epochs were turned into steps is a mistake of ours."""
+    assert TrainOptions().num_steps == 1000
+    assert TrainOptions(steps=7).num_steps == 7
+    with pytest.raises(RuntimeError, match="epochs"):
+        _ = TrainOptions(epochs=3).num_steps
+
+
 def test_an_absent_key_is_refused() -> None:
     """A key without a default must be there."""
     data = json.loads(SPEC.to_json())
@@ -117,6 +126,31 @@ def test_an_absent_key_is_refused() -> None:
         ({"parameter_servers": 2}, "parameter_servers: 2 is not allowed; strategy multi_worker_mirrored has none"),
         ({"strategy": "parameter_server", "parameter_servers": 0}, "parameter_servers: 0 is not allowed"),
         ({"strategy": "parameter_server", "devices_per_worker": 2}, "devices_per_worker: 2 is not allowed"),
+        ({"accumulate": 0}, "accumulate: 0 is not allowed; give 1 or more"),
+        ({"accumulate": 7}, "accumulate: 7 is not allowed; each device has 120 records of a step; give a divisor"),
+        ({"accumulate": 2, "strategy": "parameter_server"}, "accumulate: 2 .* strategy parameter_server cannot"),
+        ({**DTENSOR, "accumulate": 2}, "accumulate: 2 is not allowed; strategy dtensor cannot; leave it out"),
+        ({"clip_norm": 0.0}, "clip_norm: 0.0 is not allowed; give a number above 0"),
+        ({"clip_value": float("inf")}, "clip_value: inf is not allowed; give a number above 0"),
+        ({"clip_norm": 1.0, "clip_value": 1.0}, "clip_value: 1.0 is not allowed; clip_norm is given too; keep one"),
+        ({**DTENSOR, "clip_norm": 1.0}, "clip_norm: 1.0 is not allowed; strategy dtensor cannot; leave it out"),
+        ({"epochs": 0}, "epochs: 0 is not allowed; give 1 or more"),
+        ({"epochs": 2, "steps": 5}, "epochs: 2 is not allowed; steps is given too; keep one of the two"),
+        (
+            {"schedule": ScheduleOptions(warmup_steps=9), "steps": 9},
+            "schedule.warmup_steps: 9 is not allowed; the training has 9 steps in all; give fewer",
+        ),
+        (
+            {"schedule": ScheduleOptions(kind="cosine"), "strategy": "parameter_server"},
+            "schedule.kind: 'cosine' is not allowed; strategy parameter_server has a constant learning rate",
+        ),
+        (
+            {"precision": "mixed_float16", "strategy": "parameter_server"},
+            "precision: 'mixed_float16' is not allowed; strategy parameter_server cannot; leave it out",
+        ),
+        ({**DTENSOR, "precision": "mixed_bfloat16"}, "precision: .* strategy dtensor cannot; leave it out"),
+        ({"class_weights": {"2": 1.0}}, "class_weights.2: 1.0 is not allowed; give a weight for 0, for 1, or both"),
+        ({"class_weights": {"1": 0.0}}, "class_weights.1: 0.0 is not allowed; give a number above 0"),
         ({"devices_per_worker": 0}, "devices_per_worker: 0 is not allowed; give 1 or more"),
         ({"workers": 5}, "workers: 5 is not allowed with batch_size: 240, .* divides 24, or batch_size: 250"),
         ({"batch_size": 250, "num_virtual_shards": 24}, "batch_size: 250 is not allowed; .* for example 240"),

@@ -36,6 +36,18 @@ def test_a_run_may_set_steps_and_workers(steps: Any, workers: Any, options: dict
     assert isinstance(changed.options.workers, int)
 
 
+def test_steps_of_a_run_take_the_place_of_epochs() -> None:
+    """Only one of the two can hold."""
+    options = with_options(steps=None, epochs=3).at_run_time(steps=300, workers=None).options
+    assert (options.steps, options.epochs) == (300, None)
+
+
+def test_epochs_beside_run_fn_are_refused() -> None:
+    """A stock module is told steps."""
+    with pytest.raises(ValueError, match="epochs: 3 is not allowed beside run_fn; give steps"):
+        dataclasses.replace(with_options(steps=None, epochs=3), run_fn="module:run_fn")
+
+
 def test_what_the_run_sets_is_in_the_key() -> None:
     """A run with more steps must not take an old one's checkpoints, and one that says the same goes on from them."""
     key = training_key(with_options(steps=300), {}, "")

@@ -18,6 +18,14 @@ def test_jit_compilation_is_refused_with_several_workers() -> None:
         synchronous.check_model(model, Task(cluster={"worker": ("a:1", "a:2")}))
 
 
+def test_keras_own_accumulation_is_refused() -> None:
+    """It fails within a strategy; ours is named."""
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile(optimizer=keras.optimizers.SGD(gradient_accumulation_steps=2))
+    with pytest.raises(ConfigurationError, match=r"give train\.accumulate instead"):
+        synchronous.check_model(model, Task())
+
+
 def test_unsynchronised_batch_normalization_is_found() -> None:
     """Also in a model within the model."""
     inner = keras.Sequential([keras.Input((3,)), keras.layers.BatchNormalization(name="local")])

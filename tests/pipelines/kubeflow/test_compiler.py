@@ -9,6 +9,7 @@ from lockstep.components.errors import ConfigurationError
 from lockstep.pipelines.config import load_package_config
 from lockstep.pipelines.kubeflow.compiler import compile_package
 from lockstep.pipelines.kubeflow.package import Package
+from lockstep.pipelines.kubeflow.validation import validate
 from tests.pipelines.conftest import Project, make_project
 
 
@@ -70,6 +71,13 @@ def test_a_run_sets_data_steps_and_workers(hills: Project) -> None:
     }
     for step in ("ExampleGen", "ExampleGen-probe"):
         assert _tasks(package)[step]["inputs"]["parameters"]["data_path"] == {"componentInputParameter": "data_path"}
+
+
+def test_a_package_with_epochs_has_no_parameter_for_steps(hills: Project) -> None:
+    """Its default would take the place of the epochs."""
+    package = _compile(hills, _DATA, "train={workers: 1, epochs: 2}")
+    assert set(package.spec["root"]["inputDefinitions"]["parameters"]) == {"data_path", "train_workers"}
+    assert validate(package) == []
 
 
 @pytest.mark.parametrize(
