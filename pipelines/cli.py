@@ -7,6 +7,7 @@ import logging
 import os
 import pathlib
 import shutil
+import signal
 import sys
 import tempfile
 import warnings
@@ -249,7 +250,8 @@ def _tune_batch(options: argparse.Namespace) -> int:
 def _submit(options: argparse.Namespace) -> int:
     from lockstep.components.errors import ConfigurationError
     from lockstep.pipelines.kubeflow import submission
-    from lockstep.pipelines.kubeflow.client import Connection, Server
+    from lockstep.pipelines.kubeflow.client import Connection
+    from lockstep.pipelines.kubeflow.server import Server
 
     given = {"--experiment": options.experiment, "--set": options.parameters, "--wait": options.wait}
     if not options.run and any(given.values()):
@@ -262,11 +264,14 @@ def _submit(options: argparse.Namespace) -> int:
     connection = Connection(server)
     handler = _WarningsShown(str)
     logging.getLogger("lockstep").addHandler(handler)
+    left = f"a new version may be there: look at {connection.link('pipelines')}"
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         version = submission.upload(connection, package, options.name)
-        print(f"version: {version.link}")
+        print(f"version: {version.link}", flush=True)
         if not options.run:
             return 0
+        left = f"the version is there, a run of it may be: look at {connection.link('runs')}"
         run = submission.start(
             connection,
             package,
@@ -275,15 +280,16 @@ def _submit(options: argparse.Namespace) -> int:
             experiment=options.experiment or "Default",
             arguments=arguments,
         )
+        left = f"the run goes on: {run.link}"
         print(f"run:     {run.link}", flush=True)
         if options.wait:
-            try:
-                submission.wait(connection, run, lambda line: print(f"  {line}", flush=True))
-            except KeyboardInterrupt as e:
-                raise StepFailed(f"interrupted; the run goes on: {run.link}") from e
+            submission.wait(connection, run, lambda line: print(f"  {line}", flush=True))
             print("done")
         return 0
+    except KeyboardInterrupt as e:
+        raise StepFailed(f"interrupted; {left}") from e
     finally:
+        signal.signal(signal.SIGTERM, previous)
         logging.getLogger("lockstep").removeHandler(handler)
 
 

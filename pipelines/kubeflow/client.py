@@ -4,7 +4,6 @@ The client's own methods are the same in kfp 2.5 and 2.16, where those of the ge
 """
 
 import contextlib
-import dataclasses
 import io
 import json
 import logging
@@ -17,90 +16,18 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from lockstep.components.errors import ConfigurationError, StepFailed
+from lockstep.pipelines.kubeflow.server import COOKIE_VARIABLE, TOKEN_VARIABLE, Server, redacted
+from lockstep.pipelines.kubeflow.transport import Late, Misshapen, Moved, NoJson, Transport
 
 _T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
 
-TOKEN_VARIABLE = "LOCKSTEP_KFP_TOKEN"  # noqa: S105 - a name
-COOKIE_VARIABLE = "LOCKSTEP_KFP_COOKIE"
-TOKEN_FILE_VARIABLE = "KF_PIPELINES_SA_TOKEN_PATH"  # noqa: S105 - kfp's own name
-ENDPOINT_VARIABLE = "KF_PIPELINES_ENDPOINT"
-
-_TIMEOUT_S = (10.0, 120.0)  # to connect, to answer: a server behind a slow link reads 32 MB in that
+_LIMIT_S = 180.0  # for one request
 _PAUSES_S = (1.0, 2.0, 4.0)
 _TRANSIENT = (429, 500, 502, 503, 504)
 _EQUALS = 1
 _MAX_SAID = 300
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Server:
-    """Where Kubeflow Pipelines is, and who asks.
-
-    Args:
-      endpoint: ``http://`` or ``https://``, the address below which ``/apis/v2beta1`` is.
-      namespace: Of the user, where the server has several; None is the one of kfp's own settings.
-      token: A bearer token; kept out of messages and representations.
-      cookie: A session's cookie, ``name=value``, as Dex gives it; likewise.
-      token_file: A file with a token that Kubernetes renews; None where a token is given, or none is needed.
-      ca_file: Certificates that the server's is signed by, in a file; None takes the usual ones.
-
-    Raises:
-      ValueError: The endpoint is no such address.
-    """
-
-    endpoint: str
-    namespace: str | None = None
-    token: str | None = dataclasses.field(default=None, repr=False)
-    cookie: str | None = dataclasses.field(default=None, repr=False)
-    token_file: str | None = None
-    ca_file: str | None = None
-
-    def __post_init__(self) -> None:
-        try:
-            parts = urllib.parse.urlsplit(self.endpoint)
-            credentials, host = parts.username or parts.password, parts.hostname
-            _ = parts.port
-        except ValueError as e:
-            raise ValueError(f"endpoint: {self.endpoint!r} is not allowed: {e}") from e
-        if credentials:
-            raise ValueError(f"endpoint: no name and password in the address, please; set {TOKEN_VARIABLE}")
-        if parts.scheme not in ("http", "https") or not host:
-            raise ValueError(
-                f"endpoint: {self.endpoint!r} is not allowed; give http://HOST:PORT, or https://HOST/pipeline"
-            )
-
-    @classmethod
-    def from_environ(
-        cls, environ: Mapping[str, str], *, endpoint: str | None, namespace: str | None, ca_file: str | None
-    ) -> "Server":
-        """Returns the server that flags and the environment name.
-
-        Raises:
-          ConfigurationError: Neither names an endpoint, or it is no address.
-        """
-        endpoint = endpoint or environ.get(ENDPOINT_VARIABLE)
-        if not endpoint:
-            raise ConfigurationError(
-                f"--endpoint: required; give the address of Kubeflow Pipelines' API, or set {ENDPOINT_VARIABLE}"
-            )
-        token = environ.get(TOKEN_VARIABLE)
-        try:
-            return cls(
-                endpoint=endpoint.rstrip("/"),
-                namespace=namespace,
-                token=token,
-                cookie=environ.get(COOKIE_VARIABLE),
-                token_file=None if token else environ.get(TOKEN_FILE_VARIABLE),
-                ca_file=ca_file,
-            )
-        except ValueError as e:
-            raise ConfigurationError(f"--{e}") from e
-
-    @property
-    def has_credentials(self) -> bool:
-        """True where some are given."""
-        return bool(self.token or self.cookie or self.token_file)
+_MAX_NO_JSON = 40
 
 
 class Unanswered(Exception):
@@ -121,11 +48,14 @@ class Connection:
     Args:
       server: Where.
       pause: Waits for some seconds.
+      limit_s: Seconds that one request may take, from connecting to the answer's last byte.
     """
 
-    def __init__(self, server: Server, pause: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, server: Server, pause: Callable[[float], None] = time.sleep, limit_s: float = _LIMIT_S) -> None:
         self.server = server
         self._pause = pause
+        self._transport = Transport(limit_s)
+        self._file_tokens: set[str] = set()  # each one that was sent: the file's changes
         self._client: Any = None
 
     def read(self, what: str, method: str, /, **arguments: Any) -> Any:
@@ -188,26 +118,37 @@ class Connection:
 
     def link(self, place: str) -> str:
         """Returns the address of a page of the user interface."""
-        return f"{self.server.endpoint}/#/{place}"
+        return f"{self.server.endpoint}/#/{redacted(place, self._secrets())}"
+
+    def quoted(self, text: str) -> str:
+        """Returns words of the server's for a message: in one line, not too long, and without any credential."""
+        # Twice, since a break of a line may have been within one.
+        text = redacted(_one_line(redacted(text, self._secrets())), self._secrets())
+        return text if len(text) <= _MAX_SAID else text[:_MAX_SAID] + "..."
+
+    def _secrets(self) -> Iterator[str]:
+        yield from self.server.secrets()
+        yield from self._file_tokens
+
+    def _read_token_file(self) -> str:
+        token = self.server.read_token_file()
+        self._file_tokens.add(token)
+        return token
 
     def _connected(self) -> Any:
         pauses_s = iter((*_PAUSES_S, None))
         while self._client is None:
             try:
                 with self._told("reach the API"):
-                    self._client = _make_client(self.server)
+                    self._client = _make_client(self.server, self._transport, self._read_token_file)
             except Unanswered as e:  # noqa: PERF203 - a request takes far longer
                 self._again_or_raise(e, next(pauses_s))
         return self._client
 
     def _call(self, what: str, method: str, arguments: Mapping[str, Any]) -> Any:
         client = self._connected()
-        api_client = client._run_api.api_client
-        with self._told(what):
-            with contextlib.redirect_stdout(io.StringIO()):  # kfp prints links
-                answer = getattr(client, method)(**arguments)
-            _check_json(api_client.last_response)
-            return answer
+        with self._told(what), contextlib.redirect_stdout(io.StringIO()):  # kfp prints links
+            return getattr(client, method)(**arguments)
 
     @contextlib.contextmanager
     def _told(self, what: str) -> Iterator[None]:
@@ -218,29 +159,69 @@ class Connection:
             yield
         except (ConfigurationError, StepFailed, Unanswered, Conflict):
             raise
-        except _NoJson as e:
-            raise ConfigurationError(
-                f"{self.server.endpoint}: answered {e}, not as Kubeflow Pipelines' API does; {self._login_remedy()}"
+        except NoJson as e:
+            raise self._no_json(str(e)) from e
+        except Moved as e:
+            raise self._moved(e.location) from e
+        except Misshapen as e:
+            raise self._misunderstood(what) from e
+        except Late as e:
+            raise Unanswered(
+                StepFailed(
+                    f"could not {what}: {self.server.endpoint} gave no whole answer within"
+                    f" {self._transport.limit_s:g} s; look at the API server's log (deployment"
+                    " ml-pipeline), or at a proxy before it"
+                )
             ) from e
         except kfp_server_api.ApiException as e:
-            raise self._refused(what, e) from e
+            # After a good answer it is one of its values that cannot be read.
+            raise (self._misunderstood(what) if self._transport.answered else self._refused(what, e)) from e
         except urllib3.exceptions.HTTPError as e:
             raise self._unreachable(e) from e
-        except AttributeError as e:
-            # kfp looks for the body of an answer that never came.
-            if not isinstance(e.__context__, kfp_server_api.ApiException):
-                raise
-            raise self._unreachable(e.__context__) from e
         except OSError as e:
             file = self.server.ca_file or self.server.token_file or self.server.endpoint
-            raise ConfigurationError(f"{e.filename or file}: {e.strerror or e}") from e
-        except ValueError as e:
+            raise ConfigurationError(f"{e.filename or file}: {e.strerror or self.quoted(str(e))}") from e
+        except (AttributeError, LookupError, TypeError, ValueError) as e:
+            if self._transport.answered:
+                raise self._misunderstood(what) from e
+            if not isinstance(e, ValueError):
+                raise
+            # Without its words: they may be a header's value.
             raise StepFailed(
-                f"could not {what}: {self.server.endpoint} answered what kfp does not understand: {e}"
+                f"could not {what}: kfp made no request of it for {self.server.endpoint} ({type(e).__name__})"
             ) from e
 
+    def _misunderstood(self, what: str) -> Exception:
+        return StepFailed(
+            f"could not {what}: {self.server.endpoint} answered what kfp does not understand; is this Kubeflow"
+            " Pipelines 2's API?"
+        )
+
+    def _no_json(self, text: str) -> Exception:
+        said = text if text == "a web page" else repr(self.quoted(text)[:_MAX_NO_JSON])
+        return ConfigurationError(
+            f"{self.server.endpoint}: answered {said}, not as Kubeflow Pipelines' API does; {self._login_remedy()}"
+        )
+
+    def _moved(self, location: str) -> Exception:
+        endpoint = self.server.endpoint
+        try:
+            parts = urllib.parse.urlsplit(urllib.parse.urljoin(f"{endpoint}/", location))
+            origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        except ValueError:
+            return ConfigurationError(f"{endpoint}: sends elsewhere, to no address; {self._login_remedy()}")
+        own = urllib.parse.urlsplit(endpoint)
+        if origin.lower() == f"{own.scheme}://{own.netloc}".lower():
+            return ConfigurationError(f"{endpoint}: sends on to {self.quoted(parts.path)}; {self._login_remedy()}")
+        # What is asked for stands below the endpoint.
+        path = parts.path.partition("/apis/")[0] if "/apis/" in parts.path else ""
+        return ConfigurationError(
+            f"{endpoint}: moved to {self.quoted(origin + path)}; give that as --endpoint, or, if that is where one logs"
+            f" in, set {TOKEN_VARIABLE} or {COOKIE_VARIABLE}"
+        )
+
     def _refused(self, what: str, error: Any) -> Exception:
-        endpoint, status, said = self.server.endpoint, error.status, _said(error)
+        endpoint, status, said = self.server.endpoint, error.status, self.quoted(_said(error))
         if not status:
             return self._unreachable(error)
         begin = f"could not {what}: {endpoint} answered {status}"
@@ -276,15 +257,15 @@ class Connection:
 
     def _unreachable(self, error: Any) -> Exception:
         endpoint = self.server.endpoint
-        reason = str(getattr(error, "reason", None) or error)
+        reason = self.quoted(str(getattr(error, "reason", None) or error))
         if "SSL" in reason or "CERTIFICATE" in reason.upper():
             return ConfigurationError(
-                f"{endpoint}: no secure connection: {_short(reason)}; give the certificate of the one who signed it by"
+                f"{endpoint}: no secure connection: {reason}; give the certificate of the one who signed it by"
                 " --ca-cert FILE, or http:// where the server speaks no TLS"
             )
         return Unanswered(
             StepFailed(
-                f"{endpoint}: no answer: {_short(reason)}; look whether the address is right, and whether it can be"
+                f"{endpoint}: no answer: {reason}; look whether the address is right, and whether it can be"
                 " reached from here (kubectl port-forward -n kubeflow svc/ml-pipeline 8888)"
             )
         )
@@ -300,44 +281,33 @@ def by_name(name: str) -> str:
     return json.dumps({"predicates": [{"operation": _EQUALS, "key": "display_name", "stringValue": name}]})
 
 
-class _NoJson(Exception):
-    """Says what was answered instead."""
-
-
-def _make_client(server: Server) -> Any:
+def _make_client(server: Server, transport: Transport, read_token: Callable[[], str]) -> Any:
     import kfp
-    import urllib3
     from kfp.client import set_volume_credentials
 
     class _Client(kfp.Client):  # type: ignore[misc]
         def get_kfp_healthz(self, sleep_duration: int = 0) -> Any:
             """Asks once; kfp's own asks five times, each with a traceback in the log."""
             api = self._healthz_api
-            _bound(api.api_client.rest_client)
+            transport.bind(api.api_client.rest_client)
             # By its path, since the generated method has another name in each release.
-            answer = api.api_client.call_api(
+            return api.api_client.call_api(
                 "/apis/v2beta1/healthz",
                 "GET",
                 response_type="V2beta1GetHealthzResponse",
                 auth_settings=["Bearer"],
                 _return_http_data_only=True,
             )
-            _check_json(api.api_client.last_response)
-            return answer
 
-    def _bound(rest: Any) -> None:
-        """Gives every request a time limit, and leaves trying again to ``Connection``."""
-        if "request" not in vars(rest):
-            request = rest.request
-            rest.request = lambda *args, **kwargs: request(*args, **{**kwargs, "_request_timeout": _TIMEOUT_S})
-            rest.pool_manager.connection_pool_kw["retries"] = urllib3.Retry(total=0)
+    class _TokenFile(set_volume_credentials.ServiceAccountTokenVolumeCredentials):  # type: ignore[misc]
+        def _get_token(self) -> str:
+            return read_token()
 
-    for flag, file in (("--ca-cert", server.ca_file), (TOKEN_FILE_VARIABLE, server.token_file)):
-        if file and not pathlib.Path(file).is_file():
-            raise ConfigurationError(f"{flag} {file}: no such file")
+    if server.ca_file and not pathlib.Path(server.ca_file).is_file():
+        raise ConfigurationError(f"--ca-cert {server.ca_file}: no such file")
     credentials = None
     if server.token_file:
-        credentials = set_volume_credentials.ServiceAccountTokenVolumeCredentials(path=server.token_file)
+        credentials = _TokenFile(path=server.token_file)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # that it speaks to KFP 2 alone
         client = _Client(
@@ -352,25 +322,15 @@ def _make_client(server: Server) -> Any:
     return client
 
 
-def _check_json(response: Any) -> None:
-    """Raises where an answer is no JSON object: kfp would make an object of it in which everything is None."""
-    text = response.data if isinstance(response.data, str) else bytes(response.data).decode(errors="replace")
-    with contextlib.suppress(ValueError):
-        if isinstance(json.loads(text), dict):
-            return
-    kind = "a web page" if "<html" in text[:1000].lower() or "<!doctype" in text[:1000].lower() else repr(text[:40])
-    raise _NoJson(kind)
-
-
 def _said(error: Any) -> str:
     """Returns the server's own words in an error's body."""
     body = error.body or ""
-    with contextlib.suppress(ValueError, AttributeError):
+    with contextlib.suppress(ValueError, AttributeError, RecursionError):
         document = json.loads(body)
-        return _short(str(document.get("message") or document.get("error_message") or document.get("error") or ""))
-    return "" if "<" in body else _short(body)
+        return str(document.get("message") or document.get("error_message") or document.get("error") or "")
+    return "" if "<" in body else body
 
 
-def _short(text: str) -> str:
-    text = re.sub(r"\s+", " ", text).strip()
-    return text if len(text) <= _MAX_SAID else text[:_MAX_SAID] + "..."
+def _one_line(text: str) -> str:
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    return re.sub(r"\s+", " ", printable).strip()

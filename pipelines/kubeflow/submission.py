@@ -3,6 +3,8 @@
 import dataclasses
 import datetime as dt
 import difflib
+import json
+import math
 import pathlib
 import secrets
 import tempfile
@@ -24,9 +26,14 @@ _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "LIST": ((list,), "a list"),
     "STRUCT": ((dict,), "a mapping"),
 }
+_ALIVE = ("PENDING", "RUNNING", "CANCELING", "PAUSED")
 _DONE = ("SUCCEEDED", "SKIPPED")
 _ENDED = (*_DONE, "FAILED", "CANCELED")
 _MAX_TASKS = 5
+_POLLS_UNTIL_TOLD = 3
+_MAX_UNKNOWN_S = 600.0
+_MAX_SHOWN = 80
+_MAX_EXACT = 2**53  # Kubeflow keeps every number as a double
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,12 +80,12 @@ def run_arguments(package: Package, assignments: Sequence[str]) -> dict[str, Any
         key, separator, text = assignment.partition("=")
         key = key.strip()
         if not separator or not key:
-            raise ConfigurationError(f"--set {assignment}: spell it key=value, for example train_steps=500")
+            raise ConfigurationError(f"--set {_cut(assignment)}: spell it key=value, for example train_steps=500")
         if key not in declared:
             nearest = difflib.get_close_matches(key, declared, n=1, cutoff=0.5)
             hint = f"; did you mean {nearest[0]}?" if nearest else ""
             known = ", ".join(sorted(declared)) or "none"
-            raise ConfigurationError(f"--set {key}: the package has no such parameter{hint} (there are: {known})")
+            raise ConfigurationError(f"--set {_cut(key)}: the package has no such parameter{hint} (there are: {known})")
         arguments[key] = _value(key, text, declared[key].get("parameterType", "STRING"))
     for key, parameter in declared.items():
         if key not in arguments and "defaultValue" not in parameter and not parameter.get("isOptional"):
@@ -157,7 +164,8 @@ def start(
         of_version = (
             run
             for run in found.runs or ()
-            if run.pipeline_version_reference
+            if run.display_name == name
+            and run.pipeline_version_reference
             and run.pipeline_version_reference.pipeline_version_id == version.version_id
         )
         return next(of_version, None)
@@ -197,26 +205,41 @@ def wait(
       pause: Waits for some seconds.
 
     Raises:
-      StepFailed: The run failed or was canceled, or the server does not answer any more.
+      StepFailed: The run failed or was canceled, or the server does not answer any more, or names no state for ten
+        minutes.
     """
     states: dict[str, str] = {}
+    num_unknown = 0
     while True:
         found = connection.read("look at the run", "get_run", run_id=run.run_id)
         tasks = [
             task for task in (found.run_details.task_details if found.run_details else None) or () if task.display_name
         ]
         for name, state in [*((task.display_name, str(task.state)) for task in tasks), ("", str(found.state))]:
-            if states.get(name) != state and state not in ("None", "RUNTIME_STATE_UNSPECIFIED"):
-                report(f"{name or 'run'}: {state.lower()}")
+            if states.get(name) != state and state not in ("None", "", "RUNTIME_STATE_UNSPECIFIED"):
+                report(connection.quoted(f"{name or 'run'}: {state.lower()}"))
                 states[name] = state
         if str(found.state) in _ENDED:
             break
+        num_unknown = 0 if str(found.state) in _ALIVE else num_unknown + 1
+        _look_after(num_unknown, poll_s, run, report)
         pause(poll_s)
     if str(found.state) in _DONE:
         return
     failed = [_failure(task) for task in tasks if str(task.state) == "FAILED"]
     reason = "; ".join(failed[:_MAX_TASKS]) or (found.error.message if found.error else "") or "no reason is given"
-    raise StepFailed(f"the run {str(found.state).lower()}: {reason}; see {run.link}")
+    raise StepFailed(f"the run {str(found.state).lower()}: {connection.quoted(reason)}; see {run.link}")
+
+
+def _look_after(num_unknown: int, poll_s: float, run: Run, report: Callable[[str], None]) -> None:
+    """Says once that nobody knows how a run does, and raises where that lasts."""
+    if num_unknown == _POLLS_UNTIL_TOLD:
+        report(f"run: the server names no state of it; giving up after {_MAX_UNKNOWN_S / 60:g} minutes of that")
+    if num_unknown * poll_s >= _MAX_UNKNOWN_S:
+        raise StepFailed(
+            f"the server named no state of the run for {_MAX_UNKNOWN_S / 60:g} minutes; the run may go on: see"
+            f" {run.link}, and whether Kubeflow's persistence agent (deployment ml-pipeline-persistenceagent) works"
+        )
 
 
 def _failure(task: Any) -> str:
@@ -230,18 +253,59 @@ def _value(key: str, text: str, kind: str) -> Any:
     try:
         value = parse_yaml(text)
     except ValueError as e:
-        raise ConfigurationError(f"--set {key}={text}: the value is {e}") from e
+        raise ConfigurationError(f"--set {key}={_cut(text)}: the value is {_cut(str(e))}") from e
     if not isinstance(value, types) or (isinstance(value, bool) and kind != "BOOLEAN"):
-        raise ConfigurationError(f"--set {key}={text}: {value!r} is not allowed; give {wanted}")
+        raise ConfigurationError(f"--set {key}={_cut(text)}: {_shown(value)} is not allowed; give {wanted}")
+    problem = _unsendable(value, whole=kind == "NUMBER_INTEGER")
+    if problem:
+        raise ConfigurationError(f"--set {key}={_cut(text)}: {problem}")
     return value
+
+
+def _unsendable(value: Any, *, whole: bool) -> str:
+    """Returns why a value does not reach a step as it is; nothing where it does."""
+    if whole and abs(value) > _MAX_EXACT:
+        return "is not allowed; give a whole number from -2^53 to 2^53, since Kubeflow keeps numbers as doubles"
+    try:
+        json.dumps(value, allow_nan=False)
+        numbers = [value]
+        while numbers:
+            item = numbers.pop()
+            if isinstance(item, dict):
+                numbers.extend(item.values())
+            elif isinstance(item, list):
+                numbers.extend(item)
+            elif isinstance(item, int) and not math.isfinite(float(item)):
+                raise OverflowError
+    except (OverflowError, ValueError):
+        return "there is a number in it that JSON or Kubeflow cannot hold; give finite numbers below 1.8e308"
+    except (RecursionError, TypeError):
+        return "there is something in it that JSON cannot hold; give texts, numbers, true, false, lists, mappings"
+    return ""
+
+
+def _shown(value: Any) -> str:
+    try:
+        return _cut(repr(value))
+    except ValueError:  # Python writes no number of thousands of digits
+        return "a number of thousands of digits"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}... ({len(text)} characters)"
 
 
 def _find_pipeline(connection: Connection, name: str) -> str | None:
     found = connection.read(
         "look for the pipeline", "list_pipelines", filter=by_name(name), namespace=connection.namespace
     )
-    pipelines = found.pipelines or ()
-    return _given(connection, pipelines[0].pipeline_id, "pipeline") if pipelines else None
+    pipeline = _named(found.pipelines, name)
+    return _given(connection, pipeline.pipeline_id, "pipeline") if pipeline else None
+
+
+def _named(items: Sequence[Any] | None, name: str) -> Any:
+    """Returns the first of that name, or None: a server, or a proxy before it, may have left out the filter."""
+    return next((item for item in items or () if item.display_name == name), None)
 
 
 def _refuse_to_guess(connection: Connection, name: str) -> None:
@@ -255,7 +319,7 @@ def _upload_version(connection: Connection, pipeline_id: str, file: pathlib.Path
         found = connection.read(
             "look for the version", "list_pipeline_versions", pipeline_id=pipeline_id, filter=by_name(name)
         )
-        return next(iter(found.pipeline_versions or ()), None)
+        return _named(found.pipeline_versions, name)
 
     try:
         version = connection.create(

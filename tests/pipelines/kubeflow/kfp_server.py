@@ -4,6 +4,7 @@ Its answers are kfp_server_api's own generated models, serialised by its own Api
 write. Status codes and bodies of errors are those of the API server (backend/src/apiserver/server/*.go).
 """
 
+import contextlib
 import dataclasses
 import email.parser
 import email.policy
@@ -34,6 +35,9 @@ class Fault:
       times: How often; then all is well.
       after: True does what was asked first, so that only the answer is lost.
       content_type: Of the body.
+      location: Where it sends the client instead.
+      echoes: True answers the headers of the request as an error's message.
+      drip_s: Seconds before each byte of the body.
     """
 
     route: str
@@ -42,6 +46,9 @@ class Fault:
     times: int = 1
     after: bool = False
     content_type: str = "application/json"
+    location: str | None = None
+    echoes: bool = False
+    drip_s: float = 0.0
 
 
 class Refused(Exception):
@@ -66,6 +73,7 @@ class KfpServer:
         self.token: str | None = None
         self.states: list[dict[str, Any]] = []
         self.multi_user = False
+        self.closing = threading.Event()
         self._models = kfp_server_api.ApiClient()
         server = self
 
@@ -85,6 +93,7 @@ class KfpServer:
 
     def close(self) -> None:
         """Stops it."""
+        self.closing.set()
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
@@ -113,6 +122,8 @@ class KfpServer:
         if fault is not None:
             fault.times -= 1
             status, text, kind = fault.status, fault.body, fault.content_type
+            if fault.echoes:
+                text = json.dumps({"message": f"bad request: {handler.headers}"})
         if not status:
             # A reset, as of a proxy that goes away.
             handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -123,8 +134,17 @@ class KfpServer:
         handler.send_response(status)
         handler.send_header("Content-Type", kind)
         handler.send_header("Content-Length", str(len(data)))
+        if fault is not None and fault.location:
+            handler.send_header("Location", fault.location)
         handler.end_headers()
-        handler.wfile.write(data)
+        if fault is None or not fault.drip_s:
+            handler.wfile.write(data)
+            return
+        with contextlib.suppress(OSError):  # the client went away
+            for place in range(len(data)):
+                if self.closing.wait(fault.drip_s):
+                    return
+                handler.wfile.write(data[place : place + 1])
 
     def _answer(self, method: str, path: str, query: dict[str, str], body: bytes, headers: Any) -> Any:
         routes: list[tuple[str, Callable[..., Any]]] = [
