@@ -8,6 +8,7 @@ is the S3 protocol at ``AWS_ENDPOINT_URL``, and at Kubeflow's own MinIO where th
 
 import contextlib
 import dataclasses
+import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,9 +30,9 @@ _ANY_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.*", re.DOTALL)
 _ENDPOINTS = ("FSSPEC_S3_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 # Folder below a container's root that Kubeflow's launcher maps a scheme's buckets to.
 _MAPPED = {"s3": "s3", "minio": "minio", "gs": "gcs"}
-_CONNECT_TIMEOUT_S = 5
-_READ_TIMEOUT_S = 60
-_MAX_ATTEMPTS = 3
+CONNECT_TIMEOUT_S = 5
+READ_TIMEOUT_S = 60
+MAX_ATTEMPTS = 3
 _NUM_THREADS = 4
 _BLOCK_BYTES = 8 << 20
 
@@ -76,13 +77,15 @@ def check_uri(text: str) -> None:
     """Refuses what looks like a URI and is none that can be used.
 
     Raises:
-      ValueError: Another scheme, or no bucket.
+      ValueError: Another scheme, no bucket, or a name with ``..`` in it.
     """
     found = _URI.fullmatch(text)
     if found is None and _ANY_URI.fullmatch(text):
         raise ValueError(f"{text!r} is not allowed; give a path, or a URI that begins with s3://, gs:// or minio://")
     if found is not None and not found["bucket"]:
         raise ValueError(f"{text!r} is not allowed; name the bucket, as in {found['scheme']}://bucket/folder")
+    if found is not None and ".." in text.split("/"):
+        raise ValueError(f"{text!r} is not allowed; '..' is no way up in an object store: write the folder out")
 
 
 def join(uri: str, *names: str) -> str:
@@ -98,6 +101,7 @@ class StoredObject:
       uri: Its name.
       size: In bytes.
       tag: What changes when its content does: the ETag or checksum of the store; where there is none, time and size.
+        Of a folder that stands for a store, the content's hash.
       modified: When it was written, by the store's clock, in seconds since 1970; to the second in some stores.
     """
 
@@ -208,7 +212,8 @@ def find_objects(folder: str, pattern: str) -> tuple[StoredObject, ...]:
       pattern: As of ``glob``: ``*``, ``?``, ``[...]`` within a name, ``**`` over folders.
 
     Raises:
-      ConfigurationError: No credentials, no access, no such bucket, or ``**`` beside other characters.
+      ConfigurationError: No credentials, no access, no such bucket, ``..`` in a folder that stands for a store, or
+        ``**`` beside other characters.
       StepFailed: The store does not answer.
     """
     with told(folder):
@@ -328,6 +333,8 @@ def _bucket(uri: str) -> str:
 def _stand_in(uri: str, store_dir: Path) -> Path:
     found = _URI.fullmatch(uri)
     assert found is not None, uri
+    if ".." in uri.split("/"):
+        raise ConfigurationError(f"{uri}: '..' is no way up in an object store; write the folder out")
     path = store_dir / _MAPPED[found["scheme"]] / found["bucket"]
     return path / found["key"] if found["key"] else path
 
@@ -343,9 +350,9 @@ def _storage_options(scheme: str, access: Access) -> dict[str, Any]:
     if scheme == "gs":
         return options
     options["config_kwargs"] = {
-        "connect_timeout": _CONNECT_TIMEOUT_S,
-        "read_timeout": _READ_TIMEOUT_S,
-        "retries": {"mode": "standard", "max_attempts": _MAX_ATTEMPTS},
+        "connect_timeout": CONNECT_TIMEOUT_S,
+        "read_timeout": READ_TIMEOUT_S,
+        "retries": {"mode": "standard", "max_attempts": MAX_ATTEMPTS},
     }
     options["max_concurrency"] = 2  # parts of one upload at once, 50 MB each in memory
     endpoint = access.endpoint_url or (KUBEFLOW_MINIO if scheme == "minio" else None)
@@ -383,5 +390,16 @@ def _escaped(path: str) -> str:
 def _stored(folder: str, name: str, info: Mapping[str, Any]) -> StoredObject:
     written = info.get("LastModified") or info.get("mtime") or 0.0
     modified = written.timestamp() if isinstance(written, datetime) else float(written)
-    tag = info.get("ETag") or info.get("md5Hash") or info.get("etag") or f"{modified}/{info['size']}"
+    if _access.store_dir is not None:
+        tag = _content_hash(Path(info["name"]))  # a file can be replaced by one of the same size and time
+    else:
+        tag = info.get("ETag") or info.get("md5Hash") or info.get("etag") or f"{modified}/{info['size']}"
     return StoredObject(uri=join(folder, name), size=int(info["size"]), tag=str(tag).strip('"'), modified=modified)
+
+
+def _content_hash(path: Path) -> str:
+    content = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(1 << 20):
+            content.update(chunk)
+    return content.hexdigest()

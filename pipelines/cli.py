@@ -352,7 +352,7 @@ def _emulate(options: argparse.Namespace) -> int:
 
     for override in options.parameters:
         if "=" not in override:
-            raise ConfigurationError(f"--set {override}: give KEY=VALUE")
+            raise ConfigurationError(f"--set {override[:60]}: give KEY=VALUE")
     chosen = {"kfp_version": options.kfp_version} if options.kfp_version else {}
     try:
         emulate_options = EmulateOptions(
@@ -370,7 +370,7 @@ def _emulate(options: argparse.Namespace) -> int:
     _silence_third_parties()
     from lockstep.pipelines.kubeflow.emulator.run import emulate
 
-    finished = emulate(package, emulate_options, Console(sys.stdout, command=_own_name()))
+    finished = emulate(package, emulate_options, Console(sys.stdout, command=_own_name()), str(options.package))
     if finished.exit_code:
         _complain(finished.message, exit_code=finished.exit_code)
     return finished.exit_code

@@ -6,6 +6,17 @@ import re
 # Kubeflow's own, such as {{$.inputs.parameters['x']}}: its launcher puts a value there, and Argo leaves it.
 KUBEFLOW_PLACEHOLDER = re.compile(r"\{\{\$[^{}]*(\{[^{}]*\}[^{}]*)*\}\}")
 
+_MAX_SHOWN = 200
+
+
+def shown(value: object) -> str:
+    """Returns a value for a message, the beginning of a long one."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of more digits than Python writes
+        return f"a {type(value).__name__}"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finding:

@@ -27,6 +27,7 @@ KUBEFLOW_VOLUMES = (
     "dot-config-scratch",
     "ca-bundle",
 )
+_MAX_SHOWN = 60
 _FACTORS = {
     "m": 1e-3,
     "": 1.0,
@@ -43,8 +44,12 @@ def quantity(text: str) -> float:
     """
     spelled = _QUANTITY.fullmatch(text)
     if spelled is None:
-        raise ValueError(f"{text!r} is not allowed; give a quantity of Kubernetes, such as '500m', '2' or '4Gi'")
+        raise ValueError(f"{_shown(text)} is not allowed; give a quantity of Kubernetes, such as '500m', '2' or '4Gi'")
     return float(spelled["number"]) * _FACTORS[spelled["suffix"] or ""]
+
+
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]!r}..."
 
 
 def _check(pattern: re.Pattern[str], value: str, key: str, wanted: str, *, own_key: bool = False) -> None:
@@ -58,6 +63,8 @@ def _check_quantity(value: str, key: str, *, at_least: float) -> None:
         number = quantity(value)
     except ValueError as e:
         raise ValueError(f"{key}: {e}") from e
+    if number >= 2**63:
+        raise ValueError(f"{key}: {_shown(value)} is not allowed; Kubernetes takes less than 2**63, 8Ei")
     if number < at_least:
         raise ValueError(f"{key}: {value!r} is not allowed; give more, such as '500m' cores, or '4Gi' of memory")
 
@@ -92,6 +99,10 @@ class StoreOptions:
     secret_key: str = "secretkey"  # noqa: S105 - the name of a key
 
     def __post_init__(self) -> None:
+        if self.endpoint is not None and re.search("[@?#]", self.endpoint):  # not shown: a password may be in it
+            raise ValueError(
+                "endpoint: '@', '?' and '#' are not allowed; give http://HOST:PORT, and credentials in a secret"
+            )
         if self.endpoint is not None and not re.fullmatch(r"https?://[^/\s]+/?", self.endpoint):
             raise ValueError(f"endpoint: {self.endpoint!r} is not allowed; give http://HOST:PORT or https://HOST")
         if self.region == "":

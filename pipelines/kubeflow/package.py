@@ -55,9 +55,14 @@ class Package:
         """Writes the file, whole or not at all.
 
         Raises:
-          OSError: It cannot be written.
+          OSError: It cannot be written; the error names it.
         """
-        path = path.resolve()
+        try:
+            self._write(path.resolve())
+        except OSError as e:
+            raise OSError(e.errno, e.strerror, str(path)) from e
+
+    def _write(self, path: pathlib.Path) -> None:
         if path.exists() and not path.is_file():  # A pipe or a device.
             path.write_text(self.to_yaml(), encoding="utf-8")
             return

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from lockstep.pipelines.kubeflow.findings import Finding
+from lockstep.pipelines.kubeflow.findings import Finding, shown
 from lockstep.pipelines.kubeflow.options import (
     DNS_LABEL,
     DNS_SUBDOMAIN,
@@ -20,6 +20,7 @@ from lockstep.pipelines.kubeflow.options import (
 )
 from lockstep.pipelines.kubeflow.package import Package
 
+_DATA_KEY = re.compile(r"[-._A-Za-z0-9]{1,253}")
 _MAX_ANNOTATIONS_BYTES = 256 << 10
 _NAMES_A_SOURCE = {
     "secretAsEnv": ("secretName", DNS_SUBDOMAIN),
@@ -126,7 +127,15 @@ def _environment_findings(
                         place=here, reason=f"{name} stands twice: it is in {seen[name]}, too", key=_KEYS[field]
                     )
                 seen[name] = here
-                if not (entry.get("secretKey") or entry.get("configMapKey")):
+                key = entry.get("secretKey") or entry.get("configMapKey") or ""
+                if key and not _DATA_KEY.fullmatch(key):
+                    yield Finding(
+                        place=here,
+                        reason=f"{shown(name)}: the key {shown(key)} is not allowed; give letters, digits, '-', '_',"
+                        " '.', 253 at most",
+                        key=_KEYS[field],
+                    )
+                if not key:
                     yield Finding(place=here, reason=f"{name}: no key is given", key=_KEYS[field])
 
 

@@ -6,10 +6,11 @@ any release up to 2.17 are known here, spelled as kfp writes them.
 """
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from lockstep.pipelines.kubeflow.findings import Finding
+from lockstep.pipelines.kubeflow.findings import Finding, shown
 
 __all__ = ["DEPLOYMENT", "EXECUTOR_CONFIG", "PIPELINE_SPEC", "PLATFORM_SPEC", "structure_findings"]
 
@@ -18,15 +19,26 @@ Kind: TypeAlias = "str | Mapping[str, Any] | tuple[str, Any]"
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Returns whether a double can hold it: NaN and what is beyond are no numbers in JSON."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def _is_whole(value: Any, bits: int) -> bool:
+    return _is_number(value) and value == value // 1 and -(2 ** (bits - 1)) <= value < 2 ** (bits - 1)
+
+
+def _is_long(value: Any) -> bool:
+    if isinstance(value, str):
+        return re.fullmatch(r"[0-9]{1,19}", value) is not None and int(value) < 2**63
+    return _is_whole(value, 64)
 
 
 _DURATION = re.compile(r"-?\d+(\.\d{1,9})?s")
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "string": (lambda value: isinstance(value, str), "text; in quotes where YAML takes it for something else"),
     "bool": (lambda value: isinstance(value, bool), "true or false"),
-    "int": (lambda value: _is_number(value) and value == value // 1, "a whole number"),
-    "long": (lambda value: _is_number(value) or (isinstance(value, str) and value.isdecimal()), "a whole number"),
+    "int": (lambda value: _is_whole(value, 32), "a whole number below 2**31"),
+    "long": (_is_long, "a whole number below 2**63"),
     "number": (_is_number, "a number"),
     "duration": (lambda value: isinstance(value, str) and _DURATION.fullmatch(value) is not None, "seconds, as '30s'"),
     "struct": (lambda value: isinstance(value, dict), "a mapping"),
@@ -254,7 +266,7 @@ def structure_findings(value: Any, kind: Kind, place: str) -> Iterator[Finding]:
     if isinstance(kind, str):
         matches, wanted = _KINDS[kind]
         if not matches(value):
-            yield Finding(place=place, reason=f"{value!r} is not allowed; Kubeflow takes {wanted}")
+            yield Finding(place=place, reason=f"{shown(value)} is not allowed; Kubeflow takes {wanted}")
     elif isinstance(kind, tuple):
         collection, inner = kind
         if collection == "list" and isinstance(value, list):
@@ -264,9 +276,9 @@ def structure_findings(value: Any, kind: Kind, place: str) -> Iterator[Finding]:
             for key, item in value.items():
                 yield from structure_findings(item, inner, f"{place}.{key}")
         else:
-            yield Finding(place=place, reason=f"{value!r} is not allowed; Kubeflow takes a {collection}")
+            yield Finding(place=place, reason=f"{shown(value)} is not allowed; Kubeflow takes a {collection}")
     elif not isinstance(value, dict):
-        yield Finding(place=place, reason=f"{value!r} is not allowed; Kubeflow takes a mapping")
+        yield Finding(place=place, reason=f"{shown(value)} is not allowed; Kubeflow takes a mapping")
     else:
         for key, item in value.items():
             if key in kind:

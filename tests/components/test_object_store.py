@@ -36,6 +36,21 @@ def test_another_scheme_or_no_bucket_is_refused(uri: str) -> None:
         object_store.check_uri(uri)
 
 
+@pytest.mark.parametrize("uri", ["minio://bucket/../../x", "s3://../x", "gs://b/a/.."])
+def test_a_way_up_is_refused(uri: str, tmp_path: Path) -> None:
+    """By the options, and where a folder stands for the store: it would lead out of it."""
+    with pytest.raises(ValueError, match=r"is not allowed; '\.\.' is no way up"):
+        object_store.check_uri(uri)
+    object_store.configure({"LOCKSTEP_STORE_DIR": str(tmp_path)})
+    try:
+        with pytest.raises(ConfigurationError, match=r"'\.\.' is no way up"):
+            object_store.open_folder(uri)
+        with pytest.raises(ConfigurationError, match=r"'\.\.' is no way up"):
+            find_objects(uri, "*")
+    finally:
+        object_store.configure({})
+
+
 def test_patterns_match_as_they_do_on_disk(bucket: Bucket) -> None:
     """Names, sizes and ETags come from listings; an object that is its folder's own marker does not count."""
     for key in ("data/a.csv", "data/b.csv", "data/sub/c.csv", "data/x[1].csv", "data/", "data/empty.csv"):
@@ -184,6 +199,14 @@ def test_a_folder_stands_for_the_store(tmp_path: Path) -> None:
             (tmp_path / folder).mkdir(parents=True)
             (tmp_path / folder / "y.csv").write_text("1")
             assert [item.uri for item in find_objects(uri, "*")] == [f"{uri}/y.csv"]
+        [before] = find_objects("s3://b/x", "*")
+        path = tmp_path / "s3/b/x/y.csv"
+        times = path.stat()
+        path.write_text("2")
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        [after] = find_objects("s3://b/x", "*")
+        assert (after.size, after.modified) == (before.size, before.modified)
+        assert after.tag != before.tag
         with pytest.raises(ConfigurationError, match="s3://c/x: no such bucket at"):
             find_objects("s3://c/x", "*")
     finally:

@@ -9,7 +9,7 @@ from typing import Any
 
 from lockstep.pipelines.kubeflow.emulator import values
 from lockstep.pipelines.kubeflow.emulator.records import Artifact
-from lockstep.pipelines.kubeflow.emulator.store import Store
+from lockstep.pipelines.kubeflow.emulator.store import Store, StoredFile
 from lockstep.pipelines.kubeflow.emulator.workload import Task
 
 LOGS = "executor-logs"
@@ -51,13 +51,30 @@ def fingerprint(task: Task, executor_input: Mapping[str, Any], *, claims: Sequen
     return hashlib.sha256(values.to_json(key).encode()).hexdigest()
 
 
-def gone(artifacts: Mapping[str, Artifact], store: Store) -> list[str]:
-    """Returns the names of artifacts of which objects are missing in the store.
+def changes(artifacts: Mapping[str, Artifact], store: Store) -> dict[str, str]:
+    """Returns what happened in the store to artifacts whose objects are no more what was uploaded, by name.
 
-    KFP never looks: it would hand them on, and a later step would find nothing.
+    KFP never looks: it would hand them on, and a later step would find nothing, or something else.
     """
-    return [
-        name
+    found = {
+        name: _change(artifact.files, store.files(artifact.uri))
         for name, artifact in artifacts.items()
-        if name != LOGS and artifact.num_files and len(store.keys(artifact.uri)) < artifact.num_files
-    ]
+        if name != LOGS and artifact.files is not None
+    }
+    return {name: change for name, change in found.items() if change}
+
+
+def _change(recorded: Mapping[str, StoredFile], found: Mapping[str, StoredFile]) -> str:
+    """Returns the first difference, in words; empty where there is none."""
+    if recorded and not found:
+        return "is gone"
+    for key, file in recorded.items():
+        place = f"{key!r} in it" if key else "it"
+        if key not in found:
+            return f"has changed: {place} is gone"
+        if found[key].size != file.size:
+            return f"has changed: {place} has {found[key].size} bytes, not {file.size}"
+        if found[key].tag != file.tag:
+            return f"has changed: {place} has another content"
+    added = sorted(found.keys() - recorded.keys())
+    return f"has changed: {added[0]!r} came into it" if added else ""

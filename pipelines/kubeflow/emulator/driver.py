@@ -55,12 +55,14 @@ def run_parameters(workload: Workload, given: Mapping[str, str]) -> dict[str, An
         declared = workload.parameters.get(name)
         if declared is None:
             known = ", ".join(sorted(workload.parameters)) or "none"
-            raise ConfigurationError(f"--set {name}: the package has no such parameter; its parameters: {known}")
+            raise ConfigurationError(
+                f"--set {values.brief(name)}: the package has no such parameter; its parameters: {known}"
+            )
         parameter_type = declared.get("parameterType", "")
         try:
             found[name] = values.parse_argument(text, parameter_type)
         except ValueError as e:
-            raise ConfigurationError(f"--set {name}={text}: not of type {parameter_type}: {e}") from e
+            raise ConfigurationError(f"--set {name}={values.brief(text)}: not of type {parameter_type}: {e}") from e
     for name, declared in workload.parameters.items():
         if name in found:
             continue

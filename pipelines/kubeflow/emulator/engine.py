@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from lockstep.components.errors import ConfigurationError, StepFailed
+from lockstep.pipelines.kubeflow.emulator import keeper as keeper_module
 from lockstep.pipelines.kubeflow.emulator.pod import Pod
 from lockstep.pipelines.kubeflow.emulator.workload import Task
 
@@ -154,6 +155,9 @@ def run_kept(
     Raises:
       StepFailed: The system starts no process: an argument is too long, or there is no memory.
     """
+    # A keeper that is killed cannot end what it kept: its processes then come to this one.
+    keeper_module.adopt_orphans()
+    spared = keeper_module.children()
     request = json.dumps({"command": list(command), "cleanup": list(cleanup), "grace_s": _GRACE_S})
     with attempt.log_path.open("ab") as log:
         try:
@@ -172,6 +176,8 @@ def run_kept(
         return _follow(keeper, attempt)
     finally:
         _end(keeper)
+        if keeper.returncode == -signal.SIGKILL:
+            keeper_module.end_descendants(spared)
 
 
 def _follow(keeper: "subprocess.Popen[bytes]", attempt: Attempt) -> int:
@@ -181,7 +187,8 @@ def _follow(keeper: "subprocess.Popen[bytes]", attempt: Attempt) -> int:
             ended = keeper.poll() is not None
             attempt.show(log.read())
             if ended:
-                return keeper.returncode
+                code = keeper.returncode
+                return code if code >= 0 else 128 - code
             if attempt.timeout_s is not None and time.monotonic() - begin > attempt.timeout_s:
                 raise StepFailed(f"ended after {attempt.timeout_s:.0f} s, its deadline in the package")
             time.sleep(_POLL_S)

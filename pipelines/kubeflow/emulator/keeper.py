@@ -19,7 +19,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Collection
 
+_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL_S = 0.05
 _NOT_STARTED = 127
@@ -31,19 +33,25 @@ def main(document: str) -> int:
     # The emulator's interrupt reaches the whole foreground group; it tells by closing the standard input.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    _adopt_orphans()
+    adopt_orphans()
+    parent = os.getpid()
+
+    def prepare() -> None:
+        _restore_signals()
+        _die_with(parent)
+
     try:
         child = subprocess.Popen(
             request["command"],
             stdin=subprocess.DEVNULL,
             start_new_session=True,
-            preexec_fn=_restore_signals,  # noqa: PLW1509 - this process has one thread
+            preexec_fn=prepare,  # noqa: PLW1509 - this process has one thread
         )
     except (OSError, ValueError) as e:
         sys.stderr.write(f"cannot start {request['command'][0]!r}: {e}\n")
         return _NOT_STARTED
     interrupted = _wait(child, request["grace_s"])
-    _end_descendants()
+    end_descendants()
     if interrupted and request["cleanup"]:
         subprocess.run(request["cleanup"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
     code = child.returncode
@@ -70,18 +78,31 @@ def _wait(child: "subprocess.Popen[bytes]", grace_s: float) -> bool:
     return deadline is not None
 
 
-def _adopt_orphans() -> None:
+def adopt_orphans() -> None:
     """Makes this process the parent of every process below whose own parent ends (Linux; elsewhere nothing)."""
-    try:
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    except (AttributeError, OSError):
-        return
+    _control(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def _end_descendants() -> None:
-    """Kills what the command left, until there is nothing: a killed process hands its children to this one."""
+def _die_with(parent: int) -> None:
+    """Makes the kernel kill this process when its parent is gone, by SIGKILL too."""
+    _control(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(_NOT_STARTED)
+
+
+def _control(option: int, value: int) -> None:
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def end_descendants(spared: Collection[int] = ()) -> None:
+    """Kills what the command left, until there is nothing: a killed process hands its children to this one.
+
+    Args:
+      spared: Children that had nothing to do with it.
+    """
     while True:
-        left = _children()
+        left = [pid for pid in children() if pid not in spared]
         if not left:
             return
         for pid in left:
@@ -90,7 +111,8 @@ def _end_descendants() -> None:
                 os.waitpid(pid, 0)
 
 
-def _children() -> list[int]:
+def children() -> list[int]:
+    """Returns the processes that this one's main thread is the parent of."""
     try:
         text = pathlib.Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
     except OSError:

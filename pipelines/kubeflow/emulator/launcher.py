@@ -20,7 +20,7 @@ from lockstep.pipelines.kubeflow.emulator.engine import Attempt, Engine, describ
 from lockstep.pipelines.kubeflow.emulator.output_file import read_output_file
 from lockstep.pipelines.kubeflow.emulator.pod import Pod
 from lockstep.pipelines.kubeflow.emulator.records import Outputs, Records
-from lockstep.pipelines.kubeflow.emulator.store import Bucket, Store
+from lockstep.pipelines.kubeflow.emulator.store import Bucket, Store, StoredFile
 from lockstep.pipelines.kubeflow.emulator.workload import Task
 
 _UNRESOLVED = re.compile(r"\{\{\$\.inputs\.(?:parameters|artifacts)\[[^\]]*\][^}]*\}\}")
@@ -82,7 +82,7 @@ class Launcher:
             # Of a failed attempt KFP uploads the log alone, and minds no error of that.
             with contextlib.suppress(OSError, StepFailed):
                 self._store.upload(launch.log_path, log_uri)
-            raise StepFailed(f"{e.strerror}: {e.filename}" if isinstance(e, OSError) else str(e)) from e
+            raise StepFailed(_told(e)) from e
 
     def _execute(self, launch: Launch, executor_input: Mapping[str, Any]) -> None:
         container_dir = empty_folder(launch.container_dir)
@@ -134,14 +134,14 @@ class Launcher:
             for artifact in listed["artifacts"]:
                 if name != LOGS:
                     _merge(written.get("artifacts", {}).get(name, {}).get("artifacts", []), artifact)
-                num_files = self._upload(name, artifact["uri"], launch)
+                files = self._upload(name, artifact["uri"], launch)
                 artifacts[name] = self._records.add_artifact(
-                    uri=artifact["uri"], metadata=_metadata(name, artifact, self._bucket), num_files=num_files
+                    uri=artifact["uri"], metadata=_metadata(name, artifact, self._bucket), files=files
                 )
         return Outputs(parameters=parameters, artifacts=artifacts)
 
-    def _upload(self, name: str, uri: str, launch: Launch) -> int | None:
-        """Uploads one artifact; None where there is nothing, which is no error to KFP."""
+    def _upload(self, name: str, uri: str, launch: Launch) -> Mapping[str, StoredFile] | None:
+        """Uploads one artifact and returns its objects; None where there is nothing, which is no error to KFP."""
         path = launch.log_path if name == LOGS else store.local_path(uri, launch.container_dir)
         if path is None:
             _say(launch, f"Output Artifact {name!r} does not have a recognized storage URI {uri!r}. Skipping uploading")
@@ -149,12 +149,13 @@ class Launcher:
         try:
             self._bucket.check(uri)
             uploaded = store.upload_artifact(self._store, path, uri)
+            files = {} if uploaded is None or name == LOGS else self._store.files(uri)
         except (OSError, ValueError, StepFailed) as e:
             raise StepFailed(f"failed to upload output artifact {name!r} to remote storage URI {uri!r}: {e}") from e
         if uploaded is None:
             _say(launch, f"Local filepath {str(path)!r} does not exist")
             return None
-        return uploaded.num_files
+        return files
 
 
 def resolve_command(task: Task, executor_input: Mapping[str, Any], root: pathlib.Path) -> list[str]:
@@ -226,7 +227,7 @@ def _artifact(executor_input: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _read_parameter(name: str, path: pathlib.Path, task: Task) -> Any:
     parameter_type = task.output_parameters[name]
     try:
-        return values.from_text(path.read_text(encoding="utf-8"), parameter_type)
+        return values.parse_argument(path.read_text(encoding="utf-8"), parameter_type)
     except (OSError, ValueError) as e:
         raise StepFailed(f"failed to read output parameter name={name!r} type={parameter_type!r}: {e}") from e
 
@@ -245,6 +246,12 @@ def _metadata(name: str, artifact: Mapping[str, Any], bucket: Bucket) -> dict[st
         raise StepFailed(f"unable to produce MLMD artifact for output {name!r}: {e}") from e
     session = json.dumps({"Provider": bucket.scheme, "Params": {"fromEnv": "true"}})
     return {"display_name": name, "store_session_info": session, **found}
+
+
+def _told(error: Exception) -> str:
+    if not isinstance(error, OSError):
+        return str(error)
+    return f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror or error)
 
 
 def _say(launch: Launch, line: str) -> None:

@@ -33,5 +33,10 @@ class EmulateOptions:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"2\.\d+", self.kfp_version):
             raise ValueError(f"kfp_version: {self.kfp_version!r} is not allowed; give 2.5 to {NEWEST_KFP}")
+        if self.store is not None and re.search("[@?#]", self.store):  # not shown: a password may be in it
+            raise ValueError(
+                "store: '@', '?' and '#' are not allowed; give http://HOST:PORT, and credentials as AWS_ACCESS_KEY_ID"
+                " and AWS_SECRET_ACCESS_KEY"
+            )
         if self.store is not None and not re.fullmatch(r"https?://[^/\s]+/?", self.store):
             raise ValueError(f"store: {self.store!r} is not allowed; give the URL of an S3 service, http://HOST:PORT")

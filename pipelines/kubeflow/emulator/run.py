@@ -5,6 +5,7 @@ import logging
 import os
 import pathlib
 import re
+import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -28,12 +29,16 @@ from lockstep.pipelines.kubeflow.validation import check
 _KFP_ROOT = "minio://mlpipeline/v2/artifacts"
 _TAIL_LINES = 20
 _TAIL_BYTES = 1 << 16
+# A step that found no room often removes what it had written of the file.
+_FULL_BYTES = 1 << 20
 _PROGRESS = re.compile(rb"lockstep\.progress: (.*)")
 
 _logger = logging.getLogger(__name__)
 
 
-def emulate(package: Package, options: EmulateOptions, console: Console) -> run_events.RunFinished:
+def emulate(
+    package: Package, options: EmulateOptions, console: Console, source: str = "package"
+) -> run_events.RunFinished:
     """Runs a package to its end and shows it; blocks. Interrupting ends the running step before this returns.
 
     What an interrupted or killed emulation left is neither used nor in the way of the next one.
@@ -42,15 +47,16 @@ def emulate(package: Package, options: EmulateOptions, console: Console) -> run_
       package: As read from its file.
       options: How.
       console: What shows the events.
+      source: What errors call the package: its file.
 
     Returns:
       How the run ended.
 
     Raises:
       ConfigurationError: The package, an option or this machine cannot be used; nothing was started.
-      StepFailed: Another run uses the root.
+      StepFailed: Another run uses the root, its disk is full, its records cannot be used, or the store does not answer.
     """
-    check(package)
+    check(package, source)
     workload = read_workload(package.spec, package.platform)
     parameters = driver.run_parameters(workload, options.parameters)
     root = (options.root or pathlib.Path("lockstep-runs") / f"{workload.name}-kubeflow").absolute()
@@ -66,6 +72,7 @@ def emulate(package: Package, options: EmulateOptions, console: Console) -> run_
     )
     pods = {task.name: (task, pod.make_pod(task, parameters, files, endpoint=options.store)) for task in workload.tasks}
     engine.check(pods)
+    store.check(pipeline_root)
     with contextlib.ExitStack() as stack:
         with run_guards.root_errors(root):
             files.runs_dir.mkdir(parents=True, exist_ok=True)
@@ -123,6 +130,7 @@ class _Emulation:
                 finished = run_events.RunFinished(exit_code=1, message=f"{task.name}: {e}")
             except KeyboardInterrupt:
                 self._console.interrupted()
+                step.change("failed", "interrupted")
                 finished = run_events.RunFinished(exit_code=1, message="interrupted; finished tasks stay in the cache")
             if finished.exit_code:
                 for name in names[index + 1 :]:
@@ -134,8 +142,12 @@ class _Emulation:
 
     def _tell(self, event: run_events.RunEvent) -> None:
         if not (isinstance(event, run_events.StepChanged) and event.state == "running"):
-            with self._run_files.events_path.open("a", encoding="utf-8") as events:
-                events.write(run_events.to_line(event))
+            try:
+                with self._run_files.events_path.open("a", encoding="utf-8") as events:
+                    events.write(run_events.to_line(event))
+            except OSError as e:
+                room = _no_room(self._files.root)
+                raise StepFailed(f"{self._run_files.events_path}: {e.strerror}{room}") from e
         if not isinstance(event, run_events.RunFinished):
             self._console.show(event, time.monotonic() - self._begin)
 
@@ -166,18 +178,20 @@ class _Emulation:
         if found is None:
             return None
         run, outputs = found
-        gone = cache.gone(outputs.artifacts, self._store)
-        if gone:
+        changes = cache.changes(outputs.artifacts, self._store)
+        if changes:
+            told = ", ".join(f"{name} {change}" for name, change in changes.items())
+            uris = ", ".join(outputs.artifacts[name].uri for name in changes)
             _logger.warning(
-                "%s: Kubeflow would take it from its cache, of run %s, and a later task would find nothing; gone from"
-                " the object store: %s; it runs again here",
+                "%s: Kubeflow would take it from its cache, of run %s; in the object store %s (%s); it runs again here",
                 task.name,
                 run,
-                ", ".join(f"{name} ({outputs.artifacts[name].uri})" for name in gone),
+                told,
+                uris,
             )
             self._console.warn(
-                f"{task.name}: its cached {', '.join(gone)} is gone from the object store; Kubeflow would not look and"
-                " hand it on, here the task runs again"
+                f"{task.name}: in the object store its cached {told}; Kubeflow would not look and hand it on, here the"
+                " task runs again"
             )
             return None
         return run, outputs
@@ -207,11 +221,12 @@ class _Emulation:
             except StepFailed as e:
                 _logger.warning("%s: attempt %d failed: %s", task.name, index, e)
                 refusal = task.retry.refusal(num_attempts=index + 1, since_first_s=time.monotonic() - begin + waited_s)
+                room = _no_room(self._files.root)
                 if refusal is not None:
-                    raise StepFailed(_failure(e, index + 1, refusal, log_path)) from e
+                    raise StepFailed(_failure(f"{e}{room}", index + 1, refusal, log_path)) from e
                 waited_s += task.retry.wait_s(index + 1)
                 _logger.info("%s: Argo would wait %g s", task.name, task.retry.wait_s(index + 1))
-                self._console.warn(f"{task.name}: attempt {index + 1} failed ({e}); the next one begins")
+                self._console.warn(f"{task.name}: attempt {index + 1} failed ({e}{room}); the next one begins")
             else:
                 empty_folder(container_dir).rmdir()
                 return outputs
@@ -242,7 +257,18 @@ class _Step:
         self.change("running", found[-1].decode(errors="replace").strip() if found else None)
 
 
-def _failure(error: StepFailed, num_attempts: int, refusal: str, log_path: pathlib.Path) -> str:
+def _no_room(root: pathlib.Path) -> str:
+    """Returns what a failure's message ends with where a disk is full: the root's, or that of temporary files."""
+    temporary_dir = pathlib.Path(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108 - tempfile's own default
+    full = []
+    for folder, remedy in ((root, "make room, or give another --root"), (temporary_dir, "make room, or set TMPDIR")):
+        with contextlib.suppress(OSError):
+            if shutil.disk_usage(folder).free < _FULL_BYTES:
+                full.append(f"; no space is left in {folder}: {remedy}")
+    return "".join(full)
+
+
+def _failure(error: str, num_attempts: int, refusal: str, log_path: pathlib.Path) -> str:
     """Returns what a person reads of a failed task: the reason, the end of its log, where that is."""
     tail = ""
     if log_path.exists():
@@ -271,7 +297,7 @@ def _version(text: str) -> tuple[int, int]:
 @contextlib.contextmanager
 def _logged(path: pathlib.Path) -> Iterator[None]:
     """Writes the emulator's log messages to a file."""
-    handler = logging.FileHandler(path, encoding="utf-8")
+    handler = _LogFile(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     level = _logger.level
     _logger.addHandler(handler)
@@ -283,4 +309,12 @@ def _logged(path: pathlib.Path) -> Iterator[None]:
         _logger.propagate = True
         _logger.setLevel(level)
         _logger.removeHandler(handler)
-        handler.close()
+        with contextlib.suppress(OSError):
+            handler.close()
+
+
+class _LogFile(logging.FileHandler):
+    """A log whose disk may be full, which the run itself tells: no traceback of logging's own beside that."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - of logging
+        """Passes over what cannot be written."""

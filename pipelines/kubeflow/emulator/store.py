@@ -5,24 +5,47 @@ After ``objectstore/config.go``, ``objectstore/object_store.go`` and ``component
 
 import contextlib
 import dataclasses
+import hashlib
+import logging
 import pathlib
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from lockstep.components import object_store
 from lockstep.components.errors import ConfigurationError, StepFailed
 
 if TYPE_CHECKING:
     import s3fs
 
 _BUCKET = re.compile(r"(?P<scheme>[a-z][a-z0-9]+)://(?P<bucket>[^/?]+)(?P<path>/[^?]*)?(?P<query>\?.+)?")
+_CHECK_TIMEOUT_S = 10
 _FOLDERS = {"gs": "gcs", "minio": "minio", "s3": "s3"}
+
+_logger = logging.getLogger(__name__)
+
+
+class StoredFile(NamedTuple):
+    """An object: its size in bytes, and what changes when its content does."""
+
+    size: int
+    tag: str
 
 
 class Store(Protocol):
     """What the launcher does with an object store."""
+
+    def check(self, uri: str) -> None:
+        """Looks whether the store answers.
+
+        Raises:
+          StepFailed: It does not.
+        """
+
+    def files(self, uri: str) -> dict[str, StoredFile]:
+        """Returns what stands below a URI, by the names of ``keys``, with what tells one content from another."""
 
     def keys(self, uri: str) -> list[str]:
         """Returns what stands below a URI, relative to it; ``[""]`` where the URI is an object, ``[]`` for nothing."""
@@ -98,6 +121,14 @@ class FolderStore:
     def __init__(self, root: pathlib.Path) -> None:
         self.root = root
 
+    def check(self, uri: str) -> None:
+        """See ``Store``: a folder always does."""
+
+    def files(self, uri: str) -> dict[str, StoredFile]:
+        """See ``Store``."""
+        path = self._path(uri)
+        return {key: _stored_file(path / key if key else path) for key in self.keys(uri)}
+
     def keys(self, uri: str) -> list[str]:
         """See ``Store``."""
         path = self._path(uri)
@@ -143,12 +174,34 @@ class S3Store:
         self._access_key, self._secret_key = access_key, secret_key
         self._opened: s3fs.S3FileSystem | None = None
 
+    def check(self, uri: str) -> None:
+        """See ``Store``; what it answers does not matter here."""
+        import botocore.exceptions
+
+        files = self._open(read_timeout_s=_CHECK_TIMEOUT_S, max_attempts=1)
+        try:
+            files.call_s3("head_bucket", Bucket=_bucket_path(uri).partition("/")[0])
+        except (botocore.exceptions.HTTPClientError, botocore.exceptions.ConnectionError) as e:
+            raise StepFailed(
+                f"--store {self.endpoint}: no answer: {e}; look whether the service runs and can be reached from here,"
+                " then run again"
+            ) from e
+        except Exception as e:  # noqa: BLE001 - an answer all the same: who reads or writes is told what is wrong
+            _logger.info("%s: %s", self.endpoint, e)
+
     def keys(self, uri: str) -> list[str]:
+        """See ``Store``."""
+        return sorted(self.files(uri))
+
+    def files(self, uri: str) -> dict[str, StoredFile]:
         """See ``Store``."""
         path = _bucket_path(uri)
         with self._errors(uri):
-            found: list[str] = self._files().find(path, refresh=True)
-        return ["" if key == path else key[len(path) + 1 :] for key in sorted(found)]
+            found: Mapping[str, Mapping[str, Any]] = self._files().find(path, refresh=True, detail=True)
+        return {
+            "" if key == path else key[len(path) + 1 :]: StoredFile(int(info["size"]), str(info.get("ETag", "")))
+            for key, info in found.items()
+        }
 
     def download(self, uri: str, path: pathlib.Path) -> None:
         """See ``Store``."""
@@ -162,16 +215,28 @@ class S3Store:
 
     def _files(self) -> "s3fs.S3FileSystem":
         if self._opened is None:
-            import s3fs  # takes a second
-
-            self._opened = s3fs.S3FileSystem(
-                key=self._access_key,
-                secret=self._secret_key,
-                endpoint_url=self.endpoint,
-                use_listings_cache=False,
-                skip_instance_cache=True,
+            self._opened = self._open(
+                read_timeout_s=object_store.READ_TIMEOUT_S, max_attempts=object_store.MAX_ATTEMPTS
             )
         return self._opened
+
+    def _open(self, *, read_timeout_s: int, max_attempts: int) -> "s3fs.S3FileSystem":
+        import s3fs  # takes a second
+
+        files = s3fs.S3FileSystem(
+            key=self._access_key,
+            secret=self._secret_key,
+            endpoint_url=self.endpoint,
+            use_listings_cache=False,
+            skip_instance_cache=True,
+            config_kwargs={
+                "connect_timeout": object_store.CONNECT_TIMEOUT_S,
+                "read_timeout": read_timeout_s,
+                "retries": {"mode": "standard", "total_max_attempts": max_attempts},
+            },
+        )
+        files.retries = 1  # else s3fs makes all these attempts five times
+        return files
 
     @contextlib.contextmanager
     def _errors(self, uri: str) -> Iterator[None]:
@@ -179,6 +244,14 @@ class S3Store:
             yield
         except Exception as e:  # botocore's own, translated by s3fs into OSError or not
             raise StepFailed(f"{uri} at {self.endpoint}: {type(e).__name__}: {e}") from e
+
+
+def _stored_file(path: pathlib.Path) -> StoredFile:
+    content = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(1 << 20):
+            content.update(chunk)
+        return StoredFile(stream.tell(), content.hexdigest())
 
 
 def _bucket_path(uri: str) -> str:

@@ -7,9 +7,13 @@ double. After ``metadata/converter.go``.
 import decimal
 import json
 import math
-from typing import Any
+import sys
+from typing import Any, NoReturn
 
 NUMBER_TYPES = ("NUMBER_INTEGER", "NUMBER_DOUBLE")
+_MAX_DEPTH = 100  # of lists and mappings in each other: protobuf, in which KFP has values, takes no more
+_MAX_SHOWN = 60
+_TOO_DEEP = f"is nested deeper than {_MAX_DEPTH}, which Kubeflow takes at most"
 _KINDS = {
     "STRING": "string",
     "NUMBER_INTEGER": "number",
@@ -81,17 +85,21 @@ def from_text(text: str, parameter_type: str) -> Any:
     if parameter_type == "NUMBER_INTEGER":
         return _whole_number(stripped)
     if parameter_type == "NUMBER_DOUBLE":
-        return float(stripped)
+        return _number(stripped)
     if parameter_type == "BOOLEAN":
         if stripped in ("1", "t", "T", "true", "TRUE", "True"):
             return True
         if stripped in ("0", "f", "F", "false", "FALSE", "False"):
             return False
-        raise ValueError(f"{stripped!r} is not a boolean")
+        raise ValueError(f"{shown(stripped)} is not a boolean")
     wanted = expected_kind(parameter_type)
     if wanted is None:
         raise ValueError(f"unknown type {parameter_type}; KFP knows {', '.join(_KINDS)}")
-    value = json.loads(text)
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+    except RecursionError as e:
+        raise ValueError(_TOO_DEEP) from e
+    _check_json(value, _MAX_DEPTH)
     if kind(value) != wanted:
         raise ValueError(f"a {kind(value)} where a {wanted} is expected")
     return value
@@ -100,8 +108,57 @@ def from_text(text: str, parameter_type: str) -> Any:
 def _whole_number(text: str) -> float:
     digits = text[1:] if text[:1] in "+-" else text
     if not digits.isascii() or not digits.isdigit():
-        raise ValueError(f"{text!r} is not a whole number")
-    return float(int(text))
+        raise ValueError(f"{shown(text)} is not a whole number")
+    return _finite(_number(text), text)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as e:
+        raise ValueError(f"{shown(text)} is not a number") from e
+
+
+def _finite(number: float, text: str) -> float:
+    if not math.isfinite(number):
+        raise ValueError(f"{shown(text)} is no finite number; the largest is near 1.8e308")
+    return number
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")  # Python alone takes NaN and Infinity
+
+
+def _check_json(value: Any, depth: int) -> None:
+    """Raises ValueError for a value that KFP's messages cannot hold."""
+    if isinstance(value, dict | list):
+        if not depth:
+            raise ValueError(_TOO_DEEP)
+        for item in (*value.keys(), *value.values()) if isinstance(value, dict) else value:
+            _check_json(item, depth - 1)
+    elif kind(value) == "number":
+        if not abs(value) <= sys.float_info.max:
+            raise ValueError("a number in it is not finite; the largest is near 1.8e308")
+    elif isinstance(value, str):
+        _check_text(value)
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as e:
+        raise ValueError("holds what is no text: bytes that are not UTF-8, or half a character") from e
+
+
+def shown(text: str) -> str:
+    """Returns a text for a message: in quotes, the beginning of a long one."""
+    return repr(text) if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]!r}..."
+
+
+def brief(text: str) -> str:
+    """Returns a text as it was given, but for a long one's end, and for what no terminal takes."""
+    clean = text.encode("utf-8", "backslashreplace").decode()
+    return clean if len(clean) <= _MAX_SHOWN else f"{clean[:_MAX_SHOWN]}..."
 
 
 def parse_argument(text: str, parameter_type: str) -> Any:
@@ -110,10 +167,9 @@ def parse_argument(text: str, parameter_type: str) -> Any:
     Raises:
       ValueError: The text is not of the type.
     """
+    _check_text(text)
     value = from_text(text, parameter_type)
-    if kind(value) == "number" and not math.isfinite(value):
-        raise ValueError(f"{text!r} is no finite number")
-    return value
+    return _finite(value, text) if kind(value) == "number" else value
 
 
 def to_metadata(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import graphlib
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,7 +30,10 @@ class Retry:
 
     def wait_s(self, num_attempts: int) -> float:
         """Returns the seconds between the last of so many failed attempts and the next one."""
-        return self.backoff_s * (self.factor ** (num_attempts - 1) if self.factor > 0 else 1)
+        try:
+            return self.backoff_s * float(self.factor) ** (num_attempts - 1) if self.factor > 0 else self.backoff_s
+        except OverflowError:
+            return math.inf
 
     def refusal(self, *, num_attempts: int, since_first_s: float) -> str | None:
         """Returns why Argo makes no further attempt; None where it makes one.

@@ -41,6 +41,14 @@ def test_other_text_is_no_quantity(text: str) -> None:
     ("cls", "values", "key"),
     [
         (StoreOptions, {"endpoint": "minio:9000"}, "endpoint:"),
+        (StoreOptions, {"endpoint": "http://me:PW@host"}, "endpoint: '@', '?' and '#' are not allowed; give"),
+        (ResourceOptions, {"memory": "9" * 5000}, "memory: '999"),
+        (
+            ResourceOptions,
+            {"memory": "9223372036854775808"},
+            "memory: '9223372036854775808' is not allowed; Kubernetes",
+        ),
+        (KubeflowOptions, {"image": ""}, "image: '' is not allowed"),
         (StoreOptions, {"secret": "My_Secret"}, "secret:"),
         (SecretOptions, {}, "env: nothing is taken"),
         (SecretOptions, {"env": {"A-B": "key"}}, "env: the name 'A-B'"),

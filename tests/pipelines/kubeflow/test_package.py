@@ -1,5 +1,7 @@
 """Packages are written the same each time, read back equal, and other files are told apart."""
 
+import errno
+import os
 import pathlib
 from typing import Any
 
@@ -8,6 +10,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from lockstep.components import durable_files
 from lockstep.components.errors import ConfigurationError
 from lockstep.pipelines.kubeflow.package import MAX_BYTES, Package
 
@@ -107,3 +110,16 @@ def test_files_that_kubeflow_would_not_read_are_refused(tmp_path: pathlib.Path) 
     (tmp_path / "binary.yaml").write_bytes(b"\x1f\x8b\x08")
     with pytest.raises(ConfigurationError, match="is no text"):
         Package.read(tmp_path / "binary.yaml")
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk's error has no name of its own."""
+
+    def fail(path: pathlib.Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(durable_files, "sync", fail)
+    with pytest.raises(OSError, match="No space left") as raised:
+        Package(spec=_SPEC).write(tmp_path / "x.yaml")
+    assert raised.value.filename == str(tmp_path / "x.yaml")
+    assert list(tmp_path.iterdir()) == []

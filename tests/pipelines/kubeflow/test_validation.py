@@ -62,6 +62,24 @@ PIPELINE: dict[str, tuple[Callable[[Documents], Any], str]] = {
         lambda d: _tasks(d)["Transform"]["retryPolicy"].update(backoffDuration="30"),
         "retryPolicy.backoffDuration: '30' is not allowed; Kubeflow takes seconds",
     ),
+    "memory beyond a double": (
+        lambda d: _container(d)["resources"].update(memoryRequest=10**400),
+        "resources.memoryRequest: 1000",
+    ),
+    "factor beyond a double": (
+        lambda d: _tasks(d)["Transform"]["retryPolicy"].update(backoffFactor=10**400),
+        "retryPolicy.backoffFactor: 1000",
+    ),
+    "number of too many digits": (
+        lambda d: _executor(d).update(activeDeadlineSeconds="9" * 5000),
+        "activeDeadlineSeconds: '999",
+    ),
+    "long key of a secret": (
+        lambda d: _executor(d).update(
+            secretAsEnv=[{"secretName": "s", "keyToEnv": [{"secretKey": "k" * 5000, "envVar": "V"}]}]
+        ),
+        "'V': the key 'kkk",
+    ),
     "no mapping": (lambda d: d[0].update(root=[]), "root: [] is not allowed"),
     "pipeline name": (lambda d: d[0]["pipelineInfo"].update(name="My_Taxi"), "pipelineInfo.name: 'My_Taxi'"),
     "long pipeline name": (lambda d: d[0]["pipelineInfo"].update(name="a" * 129), "128 at most"),

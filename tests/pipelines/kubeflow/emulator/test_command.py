@@ -54,6 +54,15 @@ def test_a_failed_step_ends_with_1_and_shows_the_end_of_its_log(
         (["--set", "n"], "lockstep: --set n: give KEY=VALUE"),
         (["--kfp-version", "1.8"], "lockstep: --kfp-version: '1.8' is not allowed; give 2.5 to 2.16"),
         (["--store", "minio"], "lockstep: --store: 'minio' is not allowed"),
+        (
+            ["--store", "http://me:PW@host"],
+            "lockstep: --store: '@', '?' and '#' are not allowed; give http://HOST:PORT",
+        ),
+        (["--store", "me:PW@host"], "lockstep: --store: '@', '?' and '#' are not allowed"),
+        (["--store", "http://host?key=PW"], "lockstep: --store: '@', '?' and '#' are not allowed"),
+        (["--set", "n=" + "9" * 5000], "lockstep: --set n=999999"),
+        (["--set", "n=\udcff"], "lockstep: --set n=\\udcff: not of type NUMBER_INTEGER: holds what is no text"),
+        (["--set", "x" * 5000], "lockstep: --set xxxx"),
         (["--pipeline-root", "/x"], "lockstep: pipeline root '/x' is not allowed"),
         (["--working-dir", "/no/such"], "lockstep: --working-dir /no/such: no such folder"),
     ],
@@ -66,8 +75,18 @@ def test_wrong_usage_ends_with_2_before_anything_starts(
     assert cli.main(["emulate", str(package_path), "--root", str(root), *arguments]) == 2
     captured = capsys.readouterr()
     assert captured.err.startswith(message)
+    assert "PW" not in captured.err
+    assert len(captured.err) < 400
     assert "Traceback" not in captured.err
     assert not root.exists()
+
+
+def test_findings_name_the_packages_file(package_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As a compiler names the file that is wrong."""
+    text = package_path.read_text(encoding="utf-8").replace("'busybox'", "''").replace("busybox", "''")
+    package_path.write_text(text, encoding="utf-8")
+    assert cli.main(["emulate", str(package_path), "--root", str(package_path.parent / "root")]) == 2
+    assert capsys.readouterr().err.startswith(f"lockstep: {package_path}: deploymentSpec.executors.exec-it")
 
 
 def test_what_is_no_package_is_told(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,13 +1,15 @@
 """Packages of tiny steps, run as Kubeflow Pipelines would."""
 
+import contextlib
 import json
 import os
 import pathlib
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -254,10 +256,136 @@ def test_a_cached_output_that_is_gone_is_told_and_made_anew(emulation: Emulation
         path.unlink()
     finished = emulation.run(package(_two_steps()))
     assert finished.exit_code == 0, finished.message
-    assert "make: its cached data is gone from the object store" in emulation.shown
+    assert "make: in the object store its cached data is gone; Kubeflow would not look" in emulation.shown
     assert emulation.states()["make"] == "done"
     # A new artifact has a new id, which is in the key of what reads it.
     assert emulation.states()["use"] == "done"
+
+
+def _cut(path: pathlib.Path) -> None:
+    path.write_text("1 2", encoding="utf-8")
+
+
+def _alter(path: pathlib.Path) -> None:
+    times = path.stat()
+    path.write_text("9 9 9", encoding="utf-8")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def _rename(path: pathlib.Path) -> None:
+    path.rename(path.with_name("other.txt"))
+
+
+def _accompany(path: pathlib.Path) -> None:
+    path.with_name("more.txt").touch()
+
+
+@pytest.mark.parametrize(
+    ("harm", "told"),
+    [
+        (_cut, "data has changed: 'rows.txt' in it has 3 bytes, not 5"),
+        (_alter, "data has changed: 'rows.txt' in it has another content"),
+        (_rename, "data has changed: 'rows.txt' in it is gone"),
+        (_accompany, "data has changed: 'more.txt' came into it"),
+    ],
+)
+def test_a_cached_output_that_is_another_one_is_told_and_made_anew(
+    emulation: Emulation, harm: Callable[[pathlib.Path], None], told: str
+) -> None:
+    """By names, sizes and content, whatever the times of the files say."""
+    assert emulation.run(package(_two_steps())).exit_code == 0
+    (rows,) = emulation.root.glob("store/**/rows.txt")
+    harm(rows)
+    finished = emulation.run(package(_two_steps()))
+    assert finished.exit_code == 0, finished.message
+    assert f"make: in the object store its cached {told}" in emulation.shown
+    assert emulation.states() == {"make": "done", "use": "done"}
+
+
+def test_records_of_an_older_release_serve_no_step(emulation: Emulation) -> None:
+    """They do not say what was uploaded; ids go on, since they are in the cache's keys."""
+    assert emulation.run(package(_two_steps())).exit_code == 0
+    with contextlib.closing(sqlite3.connect(emulation.root / "records.sqlite")) as records, records:
+        records.execute("ALTER TABLE artifact DROP COLUMN files")
+        records.execute("ALTER TABLE artifact ADD COLUMN num_files INTEGER")
+    for state in ("done", "cached"):
+        assert emulation.run(package(_two_steps())).exit_code == 0
+        assert emulation.states() == {"make": state, "use": state}
+
+
+@pytest.mark.parametrize("content", [b"x" * 100_000, None])
+def test_damaged_records_are_told_with_the_remedy(emulation: Emulation, content: bytes | None) -> None:
+    """A file that is no database, and a database whose rows are not what was written."""
+    assert emulation.run(package(_two_steps())).exit_code == 0
+    path = emulation.root / "records.sqlite"
+    if content is None:
+        with contextlib.closing(sqlite3.connect(path)) as records, records:
+            records.execute("UPDATE execution SET artifacts = 'x'")
+        finished = emulation.run(package(_two_steps()))
+        assert finished.exit_code == 1
+        message = finished.message
+    else:
+        path.write_bytes(content)
+        with pytest.raises(StepFailed) as raised:
+            emulation.run(package(_two_steps()))
+        message = str(raised.value)
+    assert f"{path}: is damaged:" in message
+    assert "remove it, and nothing that was run before is taken from the cache" in message
+
+
+@pytest.fixture
+def small_disk(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yields a folder with a disk of its own, of 4 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode != 0:
+        pytest.skip("needs root, to mount a file system")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def _fill(folder: pathlib.Path) -> None:
+    with contextlib.suppress(OSError), (folder / "filler").open("wb", buffering=0) as filler:
+        while True:
+            filler.write(b"x" * 4096)
+
+
+@pytest.mark.parametrize("temporary", [False, True])
+def test_a_disk_that_a_step_fills_is_told(
+    emulation: Emulation, small_disk: pathlib.Path, monkeypatch: pytest.MonkeyPatch, temporary: bool
+) -> None:
+    """The root's, and that of temporary files; the step itself has no room left to say so."""
+    fill = f"""
+    with open({str(small_disk / "filler")!r}, "wb", buffering=0) as filler:
+        try:
+            while True: filler.write(b"x" * 4096)
+        except OSError:
+            os._exit(1)
+    """
+    if temporary:
+        monkeypatch.setenv("TMPDIR", str(small_disk))
+    else:
+        emulation.root = small_disk / "root"
+    told = f"no space is left in {small_disk if temporary else emulation.root}: make room, or "
+    try:
+        finished = emulation.run(package({"it": step(fill)}))
+    except StepFailed as e:  # its events cannot be written either
+        assert told in str(e)  # noqa: PT017
+    else:
+        assert finished.message.startswith(f"it: exit code 1; {told}")
+
+
+def test_records_on_a_full_disk_are_told(small_disk: pathlib.Path) -> None:
+    """Whatever SQLite says to it."""
+    from lockstep.pipelines.kubeflow.emulator.records import Outputs, Records
+
+    records = Records(small_disk / "records.sqlite")
+    _fill(small_disk)
+    with pytest.raises(StepFailed, match=r"records\.sqlite: no space left for it; make room, or give another --root"):
+        records.add_execution(Outputs(parameters={"p": "x" * 100_000}, artifacts={}), pipeline="p", run="r", task="t")
+    with pytest.raises(StepFailed, match=r"new\.sqlite: no space left for it"):
+        Records(small_disk / "new.sqlite")
 
 
 def test_a_failed_step_is_not_cached(emulation: Emulation) -> None:
@@ -360,6 +488,21 @@ def test_processes_that_a_step_leaves_are_ended_with_it(
     assert _is_gone(int(pid_path.read_text(encoding="utf-8")))
 
 
+def test_a_killed_keeper_takes_the_step_along(emulation: Emulation) -> None:
+    """With the processes that the step has started."""
+    pid_path = emulation.root.with_name("pids")
+    code = f"""
+    import signal, subprocess, time
+    below = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"], start_new_session=True)
+    pathlib.Path({str(pid_path)!r}).write_text(f"{{os.getpid()}} {{below.pid}}")
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(100)
+    """
+    finished = emulation.run(package({"it": step(code)}))
+    assert "it: exit code 137 (SIGKILL" in finished.message
+    assert all(_is_gone(int(pid)) for pid in pid_path.read_text(encoding="utf-8").split())
+
+
 def test_an_argument_longer_than_linux_takes_is_told(emulation: Emulation) -> None:
     """As in a pod, where the ExecutorInput is an argument, too, and grows with what earlier tasks wrote."""
     steps = _two_steps()
@@ -434,6 +577,7 @@ def test_an_ended_emulator_leaves_no_process_and_nothing_that_the_next_run_trips
     emulator.send_signal(signum)
     assert emulator.wait(60) == (-signal.SIGKILL if signum == signal.SIGKILL else 1)
     assert _is_gone(pid)
+    assert emulation.states() == {"make": "done"} | ({} if signum == signal.SIGKILL else {"use": "failed"})
     finished = emulation.run(the_package)
     assert finished.exit_code == 0, finished.message
     assert emulation.states() == {"make": "cached", "use": "done"}

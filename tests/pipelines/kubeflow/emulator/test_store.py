@@ -1,6 +1,8 @@
 """The object store, as a folder and as a real S3 service."""
 
 import pathlib
+import socket
+import time
 
 import pytest
 
@@ -51,6 +53,12 @@ def test_a_folder_comes_back_file_by_file_and_without_its_empty_folders(store: S
     assert (uploaded.num_files, uploaded.num_bytes) == (2, 3)
     store.upload(source / "a b.txt", "minio://bucket/root/model_run/x")
     assert store.keys("minio://bucket/root/model") == ["a b.txt", "deep/er/ü"]
+    files = store.files("minio://bucket/root/model")
+    assert [files[key].size for key in sorted(files)] == [1, 2]
+    store.upload(source / "deep" / "er" / "ü", "minio://bucket/root/model/a b.txt")
+    assert store.files("minio://bucket/root/model")["a b.txt"] != files["a b.txt"]
+    store.upload(source / "a b.txt", "minio://bucket/root/model/a b.txt")
+    assert store.files("minio://bucket/root/model") == files
     target = tmp_path / "target"
     assert download_artifact(store, "minio://bucket/root/model", target) == 2
     assert {str(path.relative_to(target)): path.read_bytes() for path in target.rglob("*") if path.is_file()} == {
@@ -88,6 +96,25 @@ def test_a_service_that_does_not_answer_is_told(tmp_path: pathlib.Path) -> None:
     store = S3Store("http://127.0.0.1:9", access_key="minio", secret_key="minio123")
     with pytest.raises(StepFailed, match=r"minio://bucket/x at http://127\.0\.0\.1:9: EndpointConnectionError"):
         store.keys("minio://bucket/x")
+
+
+def test_a_service_that_takes_connections_and_stays_silent_is_told_at_once(emulation: Emulation) -> None:
+    """Before anything starts; a wrong key or an absent bucket is an answer."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        endpoint = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        began = time.monotonic()
+        with pytest.raises(
+            StepFailed, match=f"--store {endpoint}: no answer: Read timeout.*look whether the service runs"
+        ):
+            emulation.run(package({"it": step("")}), store=endpoint)
+        assert time.monotonic() - began < 30
+    assert not emulation.root.exists()
+
+
+def test_any_answer_of_a_service_is_one(endpoint: str) -> None:
+    """What is wrong with a bucket or with credentials is told where they are used."""
+    S3Store(endpoint, access_key="minio", secret_key="minio123").check("minio://nobody/x")
+    S3Store(endpoint, access_key="minio", secret_key="minio123").check("minio://bucket/x")
 
 
 def test_a_package_runs_on_a_real_s3_service_with_the_credentials_of_kubeflows_secret(

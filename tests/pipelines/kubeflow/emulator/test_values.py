@@ -78,6 +78,49 @@ def test_a_run_time_parameter_is_a_finite_number() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "parameter_type"),
+    [
+        ("9" * 400, "NUMBER_INTEGER"),
+        ("9" * 5000, "NUMBER_INTEGER"),
+        ("1e999", "NUMBER_DOUBLE"),
+        ("x" * 5000, "NUMBER_DOUBLE"),
+        ("x" * 5000, "BOOLEAN"),
+        ("[NaN]", "LIST"),
+        ("[-Infinity]", "LIST"),
+        ('{"a": [1e999]}', "STRUCT"),
+        ("[" + "9" * 400 + "]", "LIST"),
+        ("[" * 101 + "]" * 101, "LIST"),
+        ("[" * 100_000, "LIST"),
+        ('["\\ud800"]', "LIST"),
+        ('{"\\ud800": 1}', "STRUCT"),
+        ("\udcff", "STRING"),
+        ("\udcff", "NUMBER_INTEGER"),
+    ],
+)
+def test_a_value_that_kfp_cannot_hold_is_refused_in_short(text: str, parameter_type: str) -> None:
+    """Too large, no JSON, too deep, no text; the message holds the beginning of it at most."""
+    with pytest.raises(ValueError, match=r".") as refused:
+        values.parse_argument(text, parameter_type)
+    assert len(str(refused.value)) < 200
+    assert len(values.brief(text)) < 100
+    assert values.brief(text).encode()
+
+
+def test_what_is_nested_as_deep_as_kfp_takes_it_is_taken() -> None:
+    """And can be written again."""
+    text = "[" * 100 + "]" * 100
+    assert values.to_text(values.parse_argument(text, "LIST")) == text
+
+
+def test_a_wait_beyond_all_numbers_is_no_error() -> None:
+    """A package may ask for it."""
+    from lockstep.pipelines.kubeflow.emulator.workload import Retry
+
+    retry = Retry(max_retries=900, backoff_s=30, factor=10, max_duration_s=100)
+    assert math.isinf(retry.wait_s(900))
+
+
+@pytest.mark.parametrize(
     ("num_attempts", "since_first_s", "reason"),
     [
         (1, 10.0, None),
