@@ -27,6 +27,9 @@ REQUIREMENTS = {
     "pandas": (">=1.5,<2", ">=2.2,<3"),
     "pyarrow": (">=10.0.1,<11", ">=18,<19"),
     "kfp": (">=2.5,<2.6", ">=2.16,<2.17"),
+    # The generated API below kfp's client, whose errors are told in one line, and urllib3's that lie below those.
+    "kfp-server-api": (">=2.0.5,<2.1", ">=2.16,<2.17"),
+    "urllib3": (">=1.26,<3", ">=1.26,<3"),
     "kubernetes": (">=26.1,<27", ">=26.1,<27"),
     # tfx-bsl imports it, and newer Beam releases do not bring it.
     "dill": (">=0.3.1.1,<0.3.2", ">=0.4,<0.5"),

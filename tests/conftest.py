@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import signal
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +16,10 @@ from lockstep.components import object_store
 # `pytest --hypothesis-profile=default`.
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
+
+# A shell starts background jobs with SIGINT ignored, and so would be what the tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -195,21 +194,20 @@ def test_pushes_at_once_make_one_version_each_and_equal_models_one(bucket: Bucke
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_killed_push_leaves_whole_versions_only_and_the_next_cleans_up(bucket: Bucket, tmp_path: Path) -> None:
-    """SIGKILL at random points of sending, verifying, committing and removing: one good version at the end."""
+    """SIGKILL at several points of sending, verifying, committing and removing: one good version at the end."""
     push_dir = StoreFolder(bucket.uri("models"))
-    generator = random.Random(0)
     models = [make_model(tmp_path / str(i), f"{i} ") for i in range(2)]
     for model in models:
         for number in range(20):
             (model / f"file{number}").write_text(f"{model.name} {number}")
     outcomes = []
-    for attempt in range(8):
+    for attempt, kill_after_s in enumerate((0.1, 3.0, 0.3, 5.0, 0.6, 9.0, 1.2, 60.0)):
         before = versions.served_version(push_dir)
         process = _start(bucket, models[attempt % 2], push_dir, 1, 4.0)
         _go(process)
         try:
             # The longest waits for the lock of the one killed before.
-            process.wait(timeout=generator.uniform(0.1, 9.0))
+            process.wait(timeout=kill_after_s)
         except subprocess.TimeoutExpired:
             os.kill(process.pid, signal.SIGKILL)
         process.communicate()

@@ -20,6 +20,7 @@ from lockstep.components.trainer.input_pipeline import TrainingInput
 from lockstep.components.trainer.models import build_model
 from lockstep.components.trainer.records import Records
 from lockstep.components.trainer.spec import ModelOptions, TrainOptions
+from lockstep.components.trainer.step_function import StepFunction
 from lockstep.transforms.testing import Row, run_preprocessing
 from tests.components.trainer.conftest import TrainingData, example, write_split
 
@@ -206,7 +207,7 @@ def test_columns_of_any_name_are_trained_on_and_served(tmp_path: Path, build: st
     optimizer = loop.optimizer_of(model, TrainOptions())
     loss = loop.per_example_loss(model, "binary")
     before = [weight.numpy() for weight in model.weights]
-    loop.StepFunction(tf.distribute.get_strategy(), model, optimizer, loss, LABEL)(iter(data.batches()), 1)
+    StepFunction(tf.distribute.get_strategy(), 1, model, optimizer, loss, LABEL)(iter(data.batches()), 1)
     assert all(np.any(weight.numpy() != was) for weight, was in zip(model.weights, before, strict=True))
 
     columns = serving_columns(output, model, label=LABEL)

@@ -184,7 +184,7 @@ def test_a_model_function_that_fails_is_the_user_s_error(make_spec: MakeSpec) ->
         ("flat_model", "model.build: 'sample_models:flat_model' gives float32 [batch]; it must give one float"),
         ("logits_model", "model.build: 'sample_models:logits_model' gives -3.0; a binary label needs a probability"),
         ("exiting_model", "SystemExit: no data today"),
-        ("model_that_exits_later", "the model's code ended the training: SystemExit: enough"),
+        ("model_that_exits_later", "the user's code ended the training: SystemExit: enough"),
     ],
 )
 def test_a_model_that_cannot_be_trained_is_told_before_the_first_step(
