@@ -1,6 +1,7 @@
 """Runs a package's tasks in their order, and tells what happens to each."""
 
 import contextlib
+import dataclasses
 import logging
 import os
 import pathlib
@@ -136,8 +137,21 @@ class _Emulation:
                 for name in names[index + 1 :]:
                     _Step(name, self._tell).change("skipped")
                 break
+        else:
+            finished = self._with_push(finished)
         self._tell(finished)
-        self._console.run_ends(finished, self._run_files.log_path, time.monotonic() - self._begin)
+        self._console.run_ends(finished, self._run_files.log_path, time.monotonic() - self._begin, data="PATH")
+        return finished
+
+    def _with_push(self, finished: run_events.RunFinished) -> run_events.RunFinished:
+        """Adds what became of the model: for Kubeflow a run whose model was refused is as green as any."""
+        artifacts = [artifact for outputs in self._done.values() for artifact in outputs.artifacts.values()]
+        for metadata in (artifact.metadata for artifact in artifacts if "pushed" in artifact.metadata):
+            if not metadata["pushed"]:
+                reason = metadata.get("summary", "nothing pushed")
+                return run_events.RunFinished(exit_code=4, message=f"{finished.message}; {reason}")
+            place = self._store.place(str(metadata.get("pushed_destination", "")))
+            return dataclasses.replace(finished, message=f"{finished.message}; the model is pushed", pushed=place)
         return finished
 
     def _tell(self, event: run_events.RunEvent) -> None:

@@ -56,6 +56,9 @@ class Store(Protocol):
     def upload(self, path: pathlib.Path, uri: str) -> None:
         """Writes a file to an object."""
 
+    def place(self, uri: str) -> str:
+        """Returns where a person finds what a step calls by its URI; anything else as it is."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Bucket:
@@ -153,6 +156,10 @@ class FolderStore:
         temporary_path.chmod(0o644)
         temporary_path.replace(target)
 
+    def place(self, uri: str) -> str:
+        """See ``Store``."""
+        return str(self._path(uri)) if "://" in uri else uri
+
     def _path(self, uri: str) -> pathlib.Path:
         scheme, _, rest = uri.partition("://")
         if scheme not in _FOLDERS or ".." in rest.split("/"):
@@ -173,6 +180,10 @@ class S3Store:
         self.endpoint = endpoint
         self._access_key, self._secret_key = access_key, secret_key
         self._opened: s3fs.S3FileSystem | None = None
+
+    def place(self, uri: str) -> str:
+        """See ``Store``."""
+        return uri
 
     def check(self, uri: str) -> None:
         """See ``Store``; what it answers does not matter here."""
