@@ -65,6 +65,7 @@ def test_every_step_passes_and_the_pushed_model_predicts_as_the_local_runs(emula
     local = emulated.project.run()
     assert local.returncode == 0, local.stderr
     [ours] = emulated.pushed()
+    assert f"served: {ours.relative_to(emulated.project.folder)}" in finished.stdout
     [theirs] = (path for path in (emulated.project.root / "pushed").iterdir() if path.name.isdecimal())
     predictions = [
         emulated.project.lockstep("predict", str(model), "--data", "data/hills.csv") for model in (ours, theirs)

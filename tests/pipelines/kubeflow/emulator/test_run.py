@@ -583,6 +583,21 @@ def test_an_ended_emulator_leaves_no_process_and_nothing_that_the_next_run_trips
     assert emulation.states() == {"make": "cached", "use": "done"}
 
 
+def test_a_model_that_was_not_pushed_is_no_success(emulation: Emulation) -> None:
+    """For Kubeflow the run is green; the message and the exit code say what became of the model."""
+    push = """
+    output("model").write_text("nothing")
+    write({"artifacts": {"model": {"artifacts": [{"metadata": {"pushed": 0, "summary": "refused"}}]}}})
+    """
+    the_package = package({"push": step(push, artifacts=["model"])})
+    for _ in ("ran", "cached"):
+        finished = emulation.run(the_package)
+        assert (finished.exit_code, finished.message) == (
+            4,
+            "1 tasks, all of them successful; refused",
+        )
+
+
 def test_arguments_are_the_packages_with_placeholders_replaced(emulation: Emulation) -> None:
     """Parameters as Go writes them, URIs, and paths where the launcher has the files."""
     parts = step("output('seen').write_text(json.dumps(sys.argv[2:]))", artifacts=["seen"])
