@@ -39,6 +39,7 @@ REQUIREMENTS = {
     "psutil": (">=5.9", ">=5.9"),
     # Object stores; their releases go together.
     "fsspec": (">=2025.12,<2026", ">=2025.12,<2026"),
+    "botocore": (">=1.41", ">=1.41"),  # s3fs' own; what it raises is told in one line
     "s3fs": (">=2025.12,<2026", ">=2025.12,<2026"),
     "gcsfs": (">=2025.12,<2026", ">=2025.12,<2026"),
     "pydantic": (">=2.7,<3", ">=2.7,<3"),

@@ -181,7 +181,7 @@ def test_class_weights_train_as_keras_does_with_them(split: Records) -> None:
     steps = StepFunction(tf.distribute.get_strategy(), 1, model, optimizer, per_example, "tips", sum_weights=True)
     (loss,) = steps(iter(data.batches(2)), 1)
 
-    scale = weights.numpy().sum() / 13
+    scale = float(weights.numpy().sum()) / 13
     reference = small_model(compiled={"optimizer": keras.optimizers.SGD(0.5 / scale), "loss": "binary_crossentropy"})
     features = {"fare": columns["fare"].numpy()[real]}
     expected = reference.train_on_batch(features, labels, class_weight={0: 1.0, 1: 3.0})
