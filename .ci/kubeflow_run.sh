@@ -3,7 +3,7 @@
 # pushed model's predictions with those of the same pipeline run by `lockstep run`; then runs the package again, which
 # Kubeflow would take from its cache. PYTHON is an environment with Lockstep, of either dependency line.
 set -euo pipefail
-python=$(command -v "${1:?name the Python of an environment with Lockstep}")
+python=$(realpath -s "$(command -v "${1:?name the Python of an environment with Lockstep}")")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export TF_CPP_MIN_LOG_LEVEL=3
