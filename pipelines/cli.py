@@ -62,15 +62,8 @@ def _parser() -> argparse.ArgumentParser:
 
     run = commands.add_parser("run", help="run a pipeline on this machine", description=_RUN)
     run.add_argument("pipeline", metavar="PIPELINE", help="a YAML file, or the name of an example (such as: taxi)")
-    run.add_argument("--workers", type=int, metavar="N", help="processes that train together; short for train.workers")
-    run.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="overrides",
-        metavar="KEY=VALUE",
-        help="override a key of the configuration, for example train.steps=500; may be repeated",
-    )
+    _add_workers(run)
+    _add_overrides(run, example="train.steps=500")
     run.add_argument(
         "--root", type=pathlib.Path, metavar="DIR", help="where runs are kept (default: lockstep-runs/NAME here)"
     )
@@ -78,15 +71,8 @@ def _parser() -> argparse.ArgumentParser:
 
     tune = commands.add_parser("tune-batch", help="find the quickest batch size on this machine", description=_TUNE)
     tune.add_argument("pipeline", metavar="PIPELINE", help="a YAML file, or the name of an example; run it before")
-    tune.add_argument("--workers", type=int, metavar="N", help="processes that train together; short for train.workers")
-    tune.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="overrides",
-        metavar="KEY=VALUE",
-        help="override a key of the configuration; may be repeated",
-    )
+    _add_workers(tune)
+    _add_overrides(tune)
     tune.add_argument(
         "--root", type=pathlib.Path, metavar="DIR", help="where its runs are (default: lockstep-runs/NAME here)"
     )
@@ -119,18 +105,29 @@ def _parser() -> argparse.ArgumentParser:
     compiled.add_argument(
         "-o", "--output", type=pathlib.Path, required=True, metavar="FILE", help="the package, such as package.yaml"
     )
-    compiled.add_argument(
+    _add_overrides(compiled, example="kubeflow.image=NAME:TAG")
+    compiled.set_defaults(command=_compile)
+    _add_emulate(commands)
+    _add_submit(commands)
+    return parser
+
+
+def _add_workers(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="processes that train together; short for train.workers"
+    )
+
+
+def _add_overrides(parser: argparse.ArgumentParser, *, example: str = "") -> None:
+    spelled = f", for example {example}" if example else ""
+    parser.add_argument(
         "--set",
         action="append",
         default=[],
         dest="overrides",
         metavar="KEY=VALUE",
-        help="override a key of the configuration, for example kubeflow.image=NAME:TAG; may be repeated",
+        help=f"override a key of the configuration{spelled}; may be repeated",
     )
-    compiled.set_defaults(command=_compile)
-    _add_emulate(commands)
-    _add_submit(commands)
-    return parser
 
 
 def _add_submit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -153,10 +153,10 @@ def test_a_killed_emulator_leaves_no_container(emulation: Emulation, images: dic
 def test_claims_keep_what_steps_write_and_empty_folders_do_not(emulation: Emulation, images: dict[str, str]) -> None:
     """A claim is a folder under the root; an emptyDir belongs to the pod."""
     platform = {
-        "pvcMount": [{"constant": "work", "mountPath": "/work"}],
+        "pvcMount": [{"constant": "work", "mountPath": "/data"}],
         "emptyDirMounts": [{"volumeName": "scratch", "mountPath": "/scratch"}],
     }
-    script = "ls /work /scratch; touch /scratch/x; test ! -e /work/x || touch /work/y; touch /work/x"
+    script = "ls /data /scratch; touch /scratch/x; test ! -e /data/x || touch /data/y; touch /data/x"
     for _ in range(2):
         steps = {"it": _shell(script, images["user"], cache=False, platform=platform)}
         finished = emulation.run(package(steps), docker=True)
