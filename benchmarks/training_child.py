@@ -71,7 +71,7 @@ def _rates(batches: Iterable[Any], batch_size: int) -> tuple[float, float]:
     return count / (time.monotonic() - begin_s), count / (time.process_time() - used_s)
 
 
-class _Clock(keras.callbacks.Callback):  # type: ignore[misc]
+class _Clock(keras.callbacks.Callback):
     """Ends the training when it has been measured for long enough."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from lockstep.components.trainer.schedule_options import ScheduleOptions
 
 
 @keras.saving.register_keras_serializable(package="lockstep")
-class Schedule(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]
+class Schedule(keras.optimizers.schedules.LearningRateSchedule):
     """The learning rate as ``train.schedule`` says.
 
     Args:

@@ -142,11 +142,11 @@ def _over_logical_cpus(devices: tuple[str, ...]) -> "tf.distribute.Strategy":
     import tensorflow as tf
     from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 
-    class Extended(CollectiveAllReduceExtended):  # type: ignore[misc]
+    class Extended(CollectiveAllReduceExtended):
         def _initialize_local_devices(self, cluster_resolver: Any, worker_device: str) -> tuple[tuple[str, ...], str]:
             return tuple(f"{worker_device}/device:{device}" for device in devices), "CPU"
 
-    class OverLogicalCpus(tf.distribute.MultiWorkerMirroredStrategy):  # type: ignore[misc]
+    class OverLogicalCpus(tf.distribute.MultiWorkerMirroredStrategy):
         def __init__(self) -> None:
             options = tf.distribute.experimental.CommunicationOptions()
             extended = Extended(self, cluster_resolver=None, communication_options=options)

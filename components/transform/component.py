@@ -12,7 +12,7 @@ from lockstep.components.transform.executor import Executor
 from lockstep.components.transform.options import TransformOptions
 
 
-class Transform(component.Transform):  # type: ignore[misc]
+class Transform(component.Transform):
     """Transforms examples as TFX's Transform does: same graph, records, statistics and cache; quicker, and in shards.
 
     Takes what TFX's takes, which is documented there, of tf.Examples in gzip TFRecords. ``transformed_examples`` hold

@@ -41,7 +41,7 @@ _OWN_ERROR = re.compile(
 _NO_SPACE = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
 
-class Executor(executor.Executor):  # type: ignore[misc]
+class Executor(executor.Executor):
     """Executor of ``component.Transform``."""
 
     def Do(  # noqa: N802 - TFX's name

@@ -12,7 +12,7 @@ from lockstep.components.transform.source import BATCH_KEY, ExampleFiles
 from lockstep.components.transform.writer import WriteParts
 
 
-class Processor(executor.TransformProcessor):  # type: ignore[misc]
+class Processor(executor.TransformProcessor):
     """Reads by ``ExampleFiles`` and writes by ``WriteParts``; the output paths are their folders.
 
     Args:

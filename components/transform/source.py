@@ -24,7 +24,7 @@ _SAMPLE = 256  # records whose mean size tells how many rows a batch has
 _FILE_BITS = 32
 
 
-class ExampleFiles(tf_example_record.TFExampleRecord):  # type: ignore[misc]
+class ExampleFiles(tf_example_record.TFExampleRecord):
     """tfx-bsl's source of gzip TFRecords, read by tf.data, with the column ``BATCH_KEY`` behind the others.
 
     The batches of a file depend on nothing but the file; their keys grow with the order of the files, sorted by name,
@@ -60,7 +60,7 @@ def batch_position(key: int) -> tuple[int, int]:
     return divmod(key, 1 << _FILE_BITS)
 
 
-class _ReadFiles(beam.PTransform):  # type: ignore[misc]
+class _ReadFiles(beam.PTransform):
     def __init__(self, patterns: tuple[str, ...], schema: pa.Schema, batch_size: int | None) -> None:
         super().__init__()
         self._patterns, self._schema, self._batch_size = patterns, schema, batch_size
@@ -74,7 +74,7 @@ class _ReadFiles(beam.PTransform):  # type: ignore[misc]
         )
 
 
-class _ReadFile(beam.DoFn):  # type: ignore[misc]
+class _ReadFile(beam.DoFn):
     def __init__(self, schema: pa.Schema, batch_size: int | None) -> None:
         self._schema, self._batch_size = schema, batch_size
 

@@ -35,7 +35,7 @@ _ENTRY = struct.Struct("<QQ")  # records of a shard in a part, and bytes of thei
 Batch = tuple[pa.RecordBatch, dict[str, pa.Array]]
 
 
-class WriteParts(beam.PTransform):  # type: ignore[misc]
+class WriteParts(beam.PTransform):
     """Writes transformed batches, each as a part, below a folder that exists and that all workers see.
 
     Args:
@@ -53,7 +53,7 @@ class WriteParts(beam.PTransform):  # type: ignore[misc]
         return batches | "EncodeAndWrite" >> beam.ParDo(self._fn)
 
 
-class _WritePart(beam.DoFn):  # type: ignore[misc]
+class _WritePart(beam.DoFn):
     def __init__(self, folder: str, schema: bytes, num_shards: int) -> None:
         self._folder, self._serialised_schema, self._num_shards = folder, schema, num_shards
 

@@ -285,7 +285,7 @@ def _make_client(server: Server, transport: Transport, read_token: Callable[[], 
     import kfp
     from kfp.client import set_volume_credentials
 
-    class _Client(kfp.Client):  # type: ignore[misc]
+    class _Client(kfp.Client):
         def get_kfp_healthz(self, sleep_duration: int = 0) -> Any:
             """Asks once; kfp's own asks five times, each with a traceback in the log."""
             api = self._healthz_api
@@ -299,7 +299,7 @@ def _make_client(server: Server, transport: Transport, read_token: Callable[[], 
                 _return_http_data_only=True,
             )
 
-    class _TokenFile(set_volume_credentials.ServiceAccountTokenVolumeCredentials):  # type: ignore[misc]
+    class _TokenFile(set_volume_credentials.ServiceAccountTokenVolumeCredentials):
         def _get_token(self) -> str:
             return read_token()
 
