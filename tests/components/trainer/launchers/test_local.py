@@ -1,7 +1,9 @@
 """The local launcher with real processes, small ones of plain Python."""
 
+import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -187,15 +189,25 @@ def test_stop_ends_the_children_of_workers(launcher: LocalLauncher, tmp_path: Pa
     assert not is_alive(pid)
 
 
+def free_port_pair() -> int:
+    """Returns a port that is free, as is the next; below the ports that the system gives to any connection."""
+    for first in random.sample(range(20_000, 32_000, 2), 100):
+        with socket.socket() as one, socket.socket() as other, contextlib.suppress(OSError):
+            one.bind(("", first))
+            other.bind(("", first + 1))
+            return first
+    raise AssertionError("no two neighbouring ports are free")
+
+
 def test_a_port_in_use_fails_at_once(tmp_path: Path) -> None:
     """With ``base_port`` given, a listener on one of its ports is named, and no process is started."""
+    first = free_port_pair()
     with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
+        listener.bind(("127.0.0.1", first + 1))
         listener.listen()
-        port = listener.getsockname()[1]
-        launcher = LocalLauncher(base_port=port - 1)
+        launcher = LocalLauncher(base_port=first)
         with pytest.raises(
-            StepFailed, match=f"base_port: {port - 1} cannot be used: port {port} .*leave base_port out"
+            StepFailed, match=f"base_port: {first} cannot be used: port {first + 1} .*leave base_port out"
         ):
             launcher.start(group(tmp_path, PID_FOREVER, num_workers=2))
     assert launcher.poll() == ()
@@ -204,9 +216,7 @@ def test_a_port_in_use_fails_at_once(tmp_path: Path) -> None:
 
 def test_base_port_gives_the_ports(tmp_path: Path) -> None:
     """The workers get ``base_port`` and the ones after it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port_pair()
     launcher = LocalLauncher(base_port=port)
     launcher.start(group(tmp_path, "import os; print(os.environ['TF_CONFIG'])"))
     _, lines = ended(launcher)
