@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import importlib.metadata
+import json
 import logging
 import os
 import pathlib
@@ -109,6 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     compiled.set_defaults(command=_compile)
     _add_emulate(commands)
     _add_submit(commands)
+    _add_models(commands)
     return parser
 
 
@@ -197,6 +199,44 @@ def _add_emulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 _EMULATE = """Runs a package on this machine as Kubeflow Pipelines would: the same inputs, commands, retries, cache and
 checks, a process or a container a step. Exits with 1 where a step failed, and shows the end of its log."""
+
+
+def _add_models(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    models = commands.add_parser("models", help="list, roll back or promote what is pushed", description=_MODELS)
+    actions = models.add_subparsers(title="actions", metavar="ACTION", required=True)
+    folder = argparse.ArgumentParser(add_help=False)
+    folder.add_argument("dir", metavar="DIR", help="a push folder, as push.dir names it; also a URI")
+
+    listed = actions.add_parser(
+        "list", help="the versions, and which is served", description=_MODELS_LIST, parents=[folder]
+    )
+    listed.add_argument("--json", action="store_true", help="print all that the manifests say, as JSON")
+    listed.set_defaults(command=_models_list)
+
+    rollback = actions.add_parser(
+        "rollback", help="serve what was served before", description=_MODELS_ROLLBACK, parents=[folder]
+    )
+    rollback.set_defaults(command=_models_rollback)
+
+    promote = actions.add_parser(
+        "promote", help="serve a version of your choice", description=_MODELS_PROMOTE, parents=[folder]
+    )
+    promote.add_argument("version", type=int, nargs="?", default=0, help="its number (default: the one served)")
+    promote.add_argument("--to", metavar="DIR", help="another push folder, to be served there")
+    promote.set_defaults(command=_models_promote)
+
+
+_MODELS = """What push.dir holds. A server that takes the highest version, as TensorFlow Serving does, follows each
+change without being told: an earlier model is served again as a new version, whole or not at all."""
+
+_MODELS_LIST = """Prints the versions in a push folder, oldest first, with the metrics that each was pushed with; the
+served one is marked by a star."""
+
+_MODELS_ROLLBACK = """Serves what was served before the present model. That model stays in the folder, and no run pushes
+it again unless it is promoted. Called again, this goes back further."""
+
+_MODELS_PROMOTE = """Serves one version's model, in the same folder or, with --to, in another one, for example from a
+folder for trials to the one that is served to all. One that was rolled back counts as good again."""
 
 
 _RUN = """Runs ExampleGen, StatisticsGen, SchemaGen, ExampleValidator, Transform, DistributedTrainer, Evaluator and
@@ -320,6 +360,32 @@ def _predict(options: argparse.Namespace) -> int:
         write_predictions(options.model_dir, data, sys.stdout if options.output is None else options.output)
     finally:
         logger.removeHandler(handler)
+    return 0
+
+
+def _models_list(options: argparse.Namespace) -> int:
+    from lockstep.pipelines import models
+
+    print(
+        json.dumps(models.describe_models(options.dir), indent=2) if options.json else models.list_models(options.dir)
+    )
+    return 0
+
+
+def _models_rollback(options: argparse.Namespace) -> int:
+    from lockstep.pipelines import models
+
+    print(models.rollback(options.dir))
+    return 0
+
+
+def _models_promote(options: argparse.Namespace) -> int:
+    from lockstep.components.errors import ConfigurationError
+    from lockstep.pipelines import models
+
+    if not options.version and options.to is None:
+        raise ConfigurationError("promote: name a version, or give --to DIR")
+    print(models.promote(options.dir, options.version, options.to))
     return 0
 
 

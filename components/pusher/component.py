@@ -129,14 +129,17 @@ def _token(options: PushOptions, input_dict: dict[str, list[types.Artifact]]) ->
 
 def _origin(model: types.Artifact, blessing: types.Artifact, token: str) -> publish.Origin:
     """Takes what Lockstep's Evaluator wrote into the blessing; a stock one says less, and then so does the manifest."""
+    baseline = blessing.get_string_custom_property("baseline")
+    judged_against = versions.Baseline.from_json(baseline) if baseline else None
     return publish.Origin(
         source_uri=store_uri(model),
         blessing_uri=store_uri(blessing),
         evaluation_uri=blessing.get_string_custom_property("evaluation"),
         metrics=json.loads(blessing.get_string_custom_property("metrics") or "{}"),
         verdict=blessing.get_string_custom_property("reason"),
-        baseline=blessing.get_string_custom_property("baseline") or versions.NO_BASELINE,
+        baseline=baseline or versions.NO_BASELINE,
         token=token,
+        replaces=None if not baseline else judged_against.model_sha256 if judged_against else "",
     )
 
 

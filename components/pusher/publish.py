@@ -29,7 +29,14 @@ _LOCK_POLL_S = 0.2
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Where a model comes from, for its manifest; the fields are those of ``versions.Manifest``."""
+    """Where a model comes from, for its manifest, and what must be served for it to be pushed.
+
+    Args:
+      replaces: ``model_sha256`` of the model that must be served now, "" if none may be; None takes any. A model that
+        was judged against one that is served no more was not judged against what it replaces.
+      withdraws: The model that is replaced was rolled back: no run pushes it again.
+      others: As in ``versions.Manifest``.
+    """
 
     source_uri: str
     blessing_uri: str = ""
@@ -38,6 +45,9 @@ class Origin:
     verdict: str = ""
     baseline: str = versions.NO_BASELINE
     token: str = ""
+    restored_from: int = 0
+    replaces: str | None = None
+    withdraws: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -77,8 +87,9 @@ def push(model_dir: Path, push_dir: Path, keep: int, origin: Origin, lock_timeou
 
     Raises:
       StepFailed: The disk is full, the folder cannot be written, the model changed meanwhile, another push did not
-        end in time, or no number is left: what was served is served still. Or the disk failed after the new version
-        came into its place: the message says that it is served.
+        end in time, no number is left, the model was rolled back or not judged against what is served now: what was
+        served is served still. Or the disk failed after the new version came into its place: the message says that it
+        is served.
     """
     try:
         push_dir.mkdir(parents=True, exist_ok=True)
@@ -87,13 +98,14 @@ def push(model_dir: Path, push_dir: Path, keep: int, origin: Origin, lock_timeou
             served = versions.served_version(push_dir)
             if served is not None and served.manifest.model_sha256 == versions.content_sha256(model_dir):
                 return _remove_old(push_dir, keep, PushResult(version=served, created=False))
-            version = _publish(model_dir, push_dir, origin)
+            withdrawn = withdrawn_models(push_dir, served, versions.content_sha256(model_dir), origin)
+            version = _publish(model_dir, push_dir, origin, withdrawn)
             return _remove_old(push_dir, keep, PushResult(version=version, created=True))
     except OSError as e:
         raise StepFailed(_failure(e, model_dir, push_dir)) from e
 
 
-def _publish(model_dir: Path, push_dir: Path, origin: Origin) -> versions.Version:
+def _publish(model_dir: Path, push_dir: Path, origin: Origin, withdrawn: Mapping[str, int]) -> versions.Version:
     number = next_number(push_dir)
     version_dir = push_dir / str(number)
     staging_dir = push_dir / f"{_STAGING_PREFIX}{uuid.uuid4().hex}"
@@ -103,7 +115,7 @@ def _publish(model_dir: Path, push_dir: Path, origin: Origin) -> versions.Versio
             raise StepFailed(f"push: {model_dir} holds no files; the trainer must export a SavedModel there")
         if versions.combined_sha256(files) != versions.content_sha256(model_dir):
             raise StepFailed(f"push: {model_dir} changed while it was copied; run again when nothing writes to it")
-        manifest = manifest_of(number, files, origin)
+        manifest = manifest_of(number, files, origin, withdrawn)
         _write(staging_dir / versions.MANIFEST_NAME, manifest.to_json().encode())
         for folder, _, _ in os.walk(staging_dir):
             sync(Path(folder))
@@ -121,14 +133,49 @@ def _publish(model_dir: Path, push_dir: Path, origin: Origin) -> versions.Versio
     return versions.Version(dir=version_dir, manifest=manifest)
 
 
-def manifest_of(number: int, files: Mapping[str, versions.FileEntry], origin: Origin) -> versions.Manifest:
+def withdrawn_models(
+    push_dir: Folder, served: versions.Version | None, model_sha256: str, origin: Origin
+) -> dict[str, int]:
+    """Checks that a model may follow the one that is served; to be called by who holds the folder's lock.
+
+    Returns:
+      ``Manifest.withdrawn`` of the version that follows.
+
+    Raises:
+      StepFailed: The model was rolled back, or another one is served than ``origin.replaces`` says.
+    """
+    withdrawn = {} if served is None else dict(served.manifest.withdrawn)
+    now = "" if served is None else served.manifest.model_sha256
+    if model_sha256 in withdrawn and not origin.restored_from:
+        raise StepFailed(
+            f"push: this very model was rolled back as version {withdrawn[model_sha256]} of {push_dir}; nothing was"
+            f" pushed. Train another, or serve it after all: lockstep models promote {push_dir}"
+            f" {withdrawn[model_sha256]}"
+        )
+    if origin.replaces is not None and origin.replaces != now:
+        meanwhile = "no version is served any more" if served is None else f"version {served.number} came meanwhile"
+        raise StepFailed(
+            f"push: {push_dir}: {meanwhile}, against which nothing was judged; nothing was pushed. Run again"
+        )
+    withdrawn.pop(model_sha256, None)
+    if origin.withdraws and served is not None:
+        withdrawn[now] = served.manifest.restored_from or served.number
+    return withdrawn
+
+
+def manifest_of(
+    number: int, files: Mapping[str, versions.FileEntry], origin: Origin, withdrawn: Mapping[str, int]
+) -> versions.Manifest:
     """Returns the manifest of a version that is pushed now."""
+    of_push = ("replaces", "withdraws")
+    told = {field.name: getattr(origin, field.name) for field in dataclasses.fields(origin)}
     return versions.Manifest(
         version=number,
         model_sha256=versions.combined_sha256(files),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         files=files,
-        **{field.name: getattr(origin, field.name) for field in dataclasses.fields(origin)},
+        withdrawn=withdrawn,
+        **{name: value for name, value in told.items() if name not in of_push},
     )
 
 

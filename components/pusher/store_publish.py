@@ -6,12 +6,13 @@ manifest: ``saved_model.pb``, without which it loads nothing, comes when all els
 """
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 
 from lockstep.components.errors import StepFailed, UserError
 from lockstep.components.object_store import StoreFolder
 from lockstep.components.pusher import store_lock, versions
-from lockstep.components.pusher.publish import Origin, PushResult, manifest_of, next_number
+from lockstep.components.pusher.publish import Origin, PushResult, manifest_of, next_number, withdrawn_models
 
 _logger = logging.getLogger(__name__)
 
@@ -42,8 +43,9 @@ def push(
       lease_s: After how many seconds without a sign of life another push counts as killed.
 
     Raises:
-      StepFailed: The store failed or does not answer, an object is not what was sent, the model changed meanwhile, or
-        another push did not end in time; what was served is served still.
+      StepFailed: The store failed or does not answer, an object is not what was sent, the model changed meanwhile,
+        another push did not end in time, or the model was rolled back or not judged against what is served now; what
+        was served is served still.
       ConfigurationError: The store denies access, or there is no such bucket.
     """
     with store_lock.locked(push_dir, lock_timeout_s, lease_s) as lease:
@@ -51,17 +53,20 @@ def push(
         served = versions.served_version(push_dir)
         if served is not None and served.manifest.model_sha256 == versions.content_sha256(model_dir):
             return _remove_old(push_dir, keep, PushResult(version=served, created=False), lease)
-        version = _publish(model_dir, push_dir, origin, lease)
+        withdrawn = withdrawn_models(push_dir, served, versions.content_sha256(model_dir), origin)
+        version = _publish(model_dir, push_dir, origin, withdrawn, lease)
         return _remove_old(push_dir, keep, PushResult(version=version, created=True), lease)
 
 
-def _publish(model_dir: Path, push_dir: StoreFolder, origin: Origin, lease: store_lock.Lease) -> versions.Version:
+def _publish(
+    model_dir: Path, push_dir: StoreFolder, origin: Origin, withdrawn: Mapping[str, int], lease: store_lock.Lease
+) -> versions.Version:
     files = {name: versions.file_entry(model_dir / name) for name in versions.files_of(model_dir)}
     if not files:
         raise StepFailed(f"push: {model_dir} holds no files; the trainer must export a SavedModel there")
     number = next_number(push_dir, lease.left)
     folder = push_dir / str(number)
-    manifest = manifest_of(number, files, origin)
+    manifest = manifest_of(number, files, origin, withdrawn)
     lease.touches((number,))
     try:
         for name in sorted(files, key=lambda name: (name == _GRAPH_NAME, name)):

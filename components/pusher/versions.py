@@ -51,6 +51,8 @@ class Manifest:
         which nothing changed must find the same cache key.
       token: Names the push that made this version; part of the Pusher's cache key.
       created: Time of the push, ISO 8601, UTC.
+      restored_from: The version whose model a person made served again by this one; 0 for a run's push.
+      withdrawn: Models that were rolled back, by ``model_sha256`` -> version; no run pushes them again.
       files: Path relative to the version's folder, with slashes -> size and checksum; without the manifest itself.
     """
 
@@ -65,6 +67,8 @@ class Manifest:
     token: str
     created: str
     files: Mapping[str, FileEntry]
+    restored_from: int = 0
+    withdrawn: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> str:
         """Returns the manifest as indented JSON."""
