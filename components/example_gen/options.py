@@ -1,15 +1,52 @@
 """The ``data`` block of a pipeline's configuration."""
 
 import dataclasses
+import difflib
 import re
+import zoneinfo
 from collections.abc import Mapping
 from typing import Literal
 
+from lockstep.components.example_gen.time_formats import UNIX_FORMATS, TimeOptions, pattern_of_format
 from lockstep.components.object_store import check_uri
 
-ColumnType = Literal["int", "float", "string"]
+StoredType = Literal["int", "float", "string"]
+"""What a feature of a tf.Example holds: int64, float32 or bytes."""
+
+ColumnType = Literal["int", "float", "string", "bool", "timestamp", "date", "list<int>", "list<float>", "list<string>"]
+"""What the values of a column mean; ``list<...>`` are any number of values a row, the others at most one."""
+
+STORED: Mapping[ColumnType, StoredType] = {
+    "int": "int",
+    "float": "float",
+    "string": "string",
+    "bool": "int",
+    "timestamp": "int",
+    "date": "int",
+    "list<int>": "int",
+    "list<float>": "float",
+    "list<string>": "string",
+}
+"""Of what type the values of a column are in the examples."""
+
+Format = Literal["csv", "parquet", "json", "tfrecord", "images", "image_list"]
+"""How files hold rows."""
 
 _SPLIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CellOptions:
+    """How times and lists are written in a cell.
+
+    Args:
+      times: Dates and times, as text or numbers.
+      list_separator: What stands between the values of a column that is declared a list; empty where a cell is always
+        one value.
+    """
+
+    times: TimeOptions = TimeOptions()
+    list_separator: str = ""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -18,23 +55,65 @@ class CsvOptions:
 
     Args:
       delimiter: One character of ASCII.
+      quote: The character that encloses cells; empty where quotes are characters as others are.
+      header: Whether the first line that is not empty names the columns.
+      column_names: Names of all columns, in order, where there is no header; without them they are ``column_1`` and so
+        on.
       encoding: A Python codec name; the text is decoded with it before parsing.
       null_tokens: Cells that mean "no value"; an empty cell always does.
     """
 
     delimiter: str = ","
+    quote: str = '"'
+    header: bool = True
+    column_names: tuple[str, ...] = ()
     encoding: str = "utf-8"
     null_tokens: tuple[str, ...] = ("NA", "N/A", "null", "NULL", "None", "nan", "NaN", "-")
 
     def __post_init__(self) -> None:
         if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n':
             raise ValueError(f"delimiter: {self.delimiter!r} is not allowed; give one character, such as ',' or ';'")
+        if len(self.quote) > 1 or not self.quote.isascii() or self.quote in ("\r", "\n", self.delimiter):
+            raise ValueError(f"quote: {self.quote!r} is not allowed; give one character, or '' for none")
+        self._check_names()
         try:
             "".encode(self.encoding)  # codecs.lookup would take those that are not of text, such as rot13
         except LookupError as e:
             raise ValueError(
                 f"encoding: {self.encoding!r} is not allowed; give a Python codec, such as 'utf-8' or 'latin-1'"
             ) from e
+
+    def _check_names(self) -> None:
+        if self.column_names and self.header:
+            raise ValueError(
+                "column_names: not allowed where the file has a header; give header: false, or leave it out"
+            )
+        for index, name in enumerate(self.column_names):
+            if not name or name in self.column_names[:index]:
+                raise ValueError(f"column_names: {name!r} is not allowed; give each column a name of its own")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImageOptions:
+    """Which columns hold what of an image.
+
+    Args:
+      column: The encoded bytes, as they are in the file.
+      label: ``format: images`` only: the name of the folder that the file is in; empty for no such column.
+      path: The file's name: below the class folders' folder for ``format: images``, where empty is no such column; as
+        the list has it for ``format: image_list``, which reads it.
+    """
+
+    column: str = "image"
+    label: str = "label"
+    path: str = "path"
+
+    def __post_init__(self) -> None:
+        if not self.column:
+            raise ValueError("column: '' is not allowed; name the column of the encoded images")
+        names = [name for name in (self.column, self.label, self.path) if name]
+        if len(set(names)) < len(names):
+            raise ValueError(f"column, label and path: {', '.join(names)} are not allowed; give three different names")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,6 +132,13 @@ class DataOptions:
       num_shards: Files per split, 1 or more.
       types: Column -> type, where the inferred one is not wanted.
       options: How CSV is read.
+      time_zone: The zone of times that are written without one, such as ``Europe/Berlin``; in it, a time that occurs
+        twice is the first one.
+      time_formats: Column declared ``timestamp`` or ``date`` -> how it is written, where that is not ISO 8601:
+        ``%d.%m.%Y %H:%M`` and its like, or ``unix``, ``unix_ms``, ``unix_us``, ``unix_ns`` for numbers.
+      list_separator: What stands between the values of a text column that is declared a list; without it, a text is one
+        value.
+      images: The columns of images.
     """
 
     path: str
@@ -61,6 +147,16 @@ class DataOptions:
     num_shards: int = 4
     types: Mapping[str, ColumnType] = dataclasses.field(default_factory=dict)
     options: CsvOptions = CsvOptions()
+    time_zone: str = "UTC"
+    time_formats: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    list_separator: str = ""
+    images: ImageOptions = ImageOptions()
+
+    @property
+    def cells(self) -> CellOptions:
+        """How times and lists are written."""
+        times = TimeOptions(zone=self.time_zone, formats=self.time_formats)
+        return CellOptions(times=times, list_separator=self.list_separator)
 
     def __post_init__(self) -> None:
         if not self.path:
@@ -79,8 +175,26 @@ class DataOptions:
         if not 1 <= self.num_shards <= 1000:
             raise ValueError(f"num_shards: {self.num_shards} is not allowed; give 1 to 1000")
         for column, kind in self.types.items():
-            if kind not in ("int", "float", "string"):
-                raise ValueError(f"types.{column}: {kind!r} is not allowed; give int, float or string")
+            if kind not in STORED:
+                raise ValueError(f"types.{column}: {kind!r} is not allowed; give one of {', '.join(STORED)}")
+        self._check_times()
+
+    def _check_times(self) -> None:
+        try:
+            if self.time_zone != "UTC":  # which needs no data base of zones
+                zoneinfo.ZoneInfo(self.time_zone)
+        except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError) as e:
+            near = difflib.get_close_matches(self.time_zone, zoneinfo.available_timezones(), n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else "; give a name such as Europe/Berlin"
+            raise ValueError(f"time_zone: {self.time_zone!r} is not known{hint}") from e
+        for column, text in self.time_formats.items():
+            if self.types.get(column) not in ("timestamp", "date"):
+                raise ValueError(f"time_formats.{column}: needs types.{column}: timestamp (or date)")
+            if text not in UNIX_FORMATS:
+                try:
+                    pattern_of_format(text)
+                except ValueError as e:
+                    raise ValueError(f"time_formats.{column}: {e}") from e
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
