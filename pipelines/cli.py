@@ -68,6 +68,13 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--root", type=pathlib.Path, metavar="DIR", help="where runs are kept (default: lockstep-runs/NAME here)"
     )
+    run.add_argument(
+        "--force",
+        action="append",
+        default=[],
+        metavar="STEP",
+        help="run this step, for example Evaluator, though the cache has its result; may be repeated",
+    )
     run.set_defaults(command=_run)
 
     tune = commands.add_parser("tune-batch", help="find the quickest batch size on this machine", description=_TUNE)
@@ -111,6 +118,18 @@ def _parser() -> argparse.ArgumentParser:
     _add_emulate(commands)
     _add_submit(commands)
     _add_models(commands)
+
+    runs = commands.add_parser("runs", help="list runs and how they ended", description=_RUNS)
+    runs.add_argument(
+        "root",
+        type=pathlib.Path,
+        nargs="?",
+        default=pathlib.Path("lockstep-runs"),
+        metavar="DIR",
+        help="a pipeline's root, as --root names it, or the folder of several (default: lockstep-runs here)",
+    )
+    runs.add_argument("--json", action="store_true", help="print the same as JSON, with the message of each run")
+    runs.set_defaults(command=_runs)
     return parser
 
 
@@ -239,6 +258,9 @@ _MODELS_PROMOTE = """Serves one version's model, in the same folder or, with --t
 folder for trials to the one that is served to all. One that was rolled back counts as good again."""
 
 
+_RUNS = """Prints the runs of one or several pipelines, oldest first: when each began, how it ended or where it is, and the
+step that it came to. The same `lockstep run` goes on where one failed or was killed."""
+
 _RUN = """Runs ExampleGen, StatisticsGen, SchemaGen, ExampleValidator, Transform, DistributedTrainer, Evaluator and
 Pusher. A step whose inputs, configuration and code are unchanged is taken from the cache."""
 
@@ -262,7 +284,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.workers is not None:
         overrides.append(f"train.workers={options.workers}")
     source, root = load_config(options.pipeline, overrides=overrides, root=options.root)
-    finished = run_pipeline(source, root, Console(sys.stdout, command=_own_name()))
+    finished = run_pipeline(source, root, Console(sys.stdout, command=_own_name()), options.force)
     if finished.exit_code:
         _complain(finished.message, exit_code=finished.exit_code)
     return finished.exit_code
@@ -360,6 +382,15 @@ def _predict(options: argparse.Namespace) -> int:
         write_predictions(options.model_dir, data, sys.stdout if options.output is None else options.output)
     finally:
         logger.removeHandler(handler)
+    return 0
+
+
+def _runs(options: argparse.Namespace) -> int:
+    from lockstep.pipelines import run_list
+
+    print(
+        json.dumps(run_list.describe_runs(options.root), indent=2) if options.json else run_list.list_runs(options.root)
+    )
     return 0
 
 

@@ -5,9 +5,10 @@ holds a fingerprint of the code it depends on, and that a step which TFX quietly
 """
 
 import dataclasses
+import difflib
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from ml_metadata.proto import metadata_store_pb2
 from tfx.dsl.compiler import compiler, constants
@@ -18,7 +19,7 @@ from tfx.orchestration.portable import launcher, runtime_parameter_utils
 from tfx.proto.orchestration import pipeline_pb2
 from tfx.types import artifact, artifact_utils
 
-from lockstep.components.errors import StepFailed
+from lockstep.components.errors import ConfigurationError, StepFailed
 
 FINGERPRINT_PARAMETER = "code_fingerprint"
 
@@ -55,7 +56,11 @@ def compile_pipeline(pipeline: tfx_pipeline.Pipeline) -> pipeline_pb2.Pipeline:
 
 
 def run_steps(
-    ir: pipeline_pb2.Pipeline, connection: metadata.Metadata, *, fingerprint: Callable[[str], str] | None = None
+    ir: pipeline_pb2.Pipeline,
+    connection: metadata.Metadata,
+    *,
+    fingerprint: Callable[[str], str] | None = None,
+    force: Collection[str] = (),
 ) -> Iterator[StepStarted | StepFinished]:
     """Runs every node of an IR in order; leaving the iterator early leaves the rest unrun.
 
@@ -64,16 +69,26 @@ def run_steps(
       connection: Where executions and artifacts are recorded.
       fingerprint: Given a node id, says what its result depends on besides inputs and parameters; part of its cache
         key. Asked before the step and, unless it was cached, after it.
+      force: Nodes that run although the cache has their outputs; what depends on their new outputs then runs, too.
 
     Raises:
+      ConfigurationError: ``force`` names no node.
       StepFailed: TFX recorded a failure without raising one, for example an input that is not there; or what the
         step depends on changed while it ran: its outputs are then never used again.
       Exception: whatever a step's executor raised; the execution is recorded as failed before.
     """
+    nodes = [node.pipeline_node.node_info.id for node in ir.nodes]
+    for step in force:
+        if step not in nodes:
+            nearest = difflib.get_close_matches(step, nodes, n=1)
+            hint = f"did you mean {nearest[0]}?" if nearest else f"the steps are {', '.join(nodes)}"
+            raise ConfigurationError(f"--force {step}: no such step; {hint}")
     deployment = runner_utils.extract_local_deployment_config(ir)
     for node in ir.nodes:
         pipeline_node = node.pipeline_node
         step = pipeline_node.node_info.id
+        if step in force:
+            pipeline_node.execution_options.caching_options.enable_cache = False
         before = fingerprint(step) if fingerprint else ""
         if fingerprint:
             pipeline_node.parameters.parameters[FINGERPRINT_PARAMETER].field_value.string_value = before

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO, TextIO
 
 from lockstep.components.errors import ConfigurationError
@@ -43,11 +43,13 @@ class RunRequest:
       config: The configuration's JSON.
       folder: The user's folder, appended to the import path; None for an example.
       root: The pipeline's root folder.
+      force: Steps that are not taken from the cache.
     """
 
     config: str
     folder: str | None
     root: str
+    force: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """Returns the JSON document that ``from_json`` turns into an equal request."""
@@ -56,10 +58,13 @@ class RunRequest:
     @classmethod
     def from_json(cls, text: str) -> "RunRequest":
         """Returns the request of a JSON document."""
-        return cls(**json.loads(text))
+        document = json.loads(text)
+        return cls(**{**document, "force": tuple(document["force"])})
 
 
-def run_pipeline(source: ConfigSource, root: pathlib.Path, console: Console) -> run_events.RunFinished:
+def run_pipeline(
+    source: ConfigSource, root: pathlib.Path, console: Console, force: Sequence[str] = ()
+) -> run_events.RunFinished:
     """Runs a pipeline to its end and shows it; blocks.
 
     A second run on the same root is refused while one goes on. Interrupting (SIGINT, SIGTERM) ends the child and every
@@ -69,6 +74,7 @@ def run_pipeline(source: ConfigSource, root: pathlib.Path, console: Console) -> 
       source: The configuration.
       root: Where runs, artifacts and metadata are kept; made where missing.
       console: What shows the events.
+      force: Steps that run although nothing that they depend on has changed.
 
     Returns:
       How the run ended.
@@ -87,7 +93,10 @@ def run_pipeline(source: ConfigSource, root: pathlib.Path, console: Console) -> 
             _check_root(files)
             run = RunFiles(run_guards.make_run_dir(files.runs_dir))
             request = RunRequest(
-                config=source.config.to_json(), folder=str(source.folder) if source.folder else None, root=str(root)
+                config=source.config.to_json(),
+                folder=str(source.folder) if source.folder else None,
+                root=str(root),
+                force=tuple(force),
             )
             run.request_path.write_text(request.to_json(), encoding="utf-8")
             log = stack.enter_context(run.log_path.open("ab"))

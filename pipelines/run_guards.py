@@ -8,8 +8,12 @@ import pathlib
 import signal
 import time
 from collections.abc import Iterator
+from typing import TextIO
 
 from lockstep.components.errors import ConfigurationError, StepFailed
+
+_LOCK_ATTEMPTS = 4
+_LOCK_POLL_S = 0.05
 
 
 @contextlib.contextmanager
@@ -28,7 +32,7 @@ def locked(path: pathlib.Path) -> Iterator[None]:
     """Holds the root's lock; the kernel drops it with the process, however that ends."""
     with path.open("a+", encoding="utf-8") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(lock)
         except BlockingIOError as e:
             lock.seek(0)
             raise StepFailed(
@@ -39,6 +43,15 @@ def locked(path: pathlib.Path) -> Iterator[None]:
         lock.write(f"{os.getpid()}\n")
         lock.flush()
         yield
+
+
+def _lock(lock: TextIO) -> None:
+    for _ in range(_LOCK_ATTEMPTS - 1):  # `lockstep runs` holds it for a moment to see whether a run does
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(_LOCK_POLL_S)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def make_run_dir(runs_dir: pathlib.Path) -> pathlib.Path:

@@ -132,7 +132,7 @@ def _run_steps(request: RunRequest, sender: _Sender) -> run_events.RunFinished:
     connection = metadata.Metadata(metadata.sqlite_metadata_connection_config(str(root.metadata_path)))
     _check_metadata(connection, root)
     outcome = figures.RunOutcome()
-    for event in local.run_steps(ir, connection, fingerprint=fingerprints.of):
+    for event in local.run_steps(ir, connection, fingerprint=fingerprints.of, force=request.force):
         if isinstance(event, local.StepStarted):
             sender.begin(event.step)
             continue

@@ -10,7 +10,7 @@ from tfx.orchestration import metadata
 from tfx.orchestration import pipeline as tfx_pipeline
 from tfx.types import component_spec, standard_artifacts
 
-from lockstep.components.errors import StepFailed
+from lockstep.components.errors import ConfigurationError, StepFailed
 from lockstep.pipelines import local
 
 
@@ -58,7 +58,7 @@ class Runs:
         """How often the executor ran."""
         return int((self.folder / "counter").read_text())
 
-    def run(self, *fingerprints: str) -> local.StepFinished:
+    def run(self, *fingerprints: str, force: tuple[str, ...] = ()) -> local.StepFinished:
         """Runs once; the fingerprint is asked before and after the step."""
         asked = iter(fingerprints)
         pipeline = tfx_pipeline.Pipeline(
@@ -71,7 +71,10 @@ class Runs:
         [finished] = [
             event
             for event in local.run_steps(
-                local.compile_pipeline(pipeline), metadata.Metadata(self.config), fingerprint=lambda _: next(asked)
+                local.compile_pipeline(pipeline),
+                metadata.Metadata(self.config),
+                fingerprint=lambda _: next(asked),
+                force=force,
             )
             if isinstance(event, local.StepFinished)
         ]
@@ -93,6 +96,20 @@ def test_an_unchanged_step_comes_from_the_cache_and_changed_code_runs_again(runs
     assert second.outputs["schema"][0].uri == first.outputs["schema"][0].uri
     assert not runs.run("b", "b").cached
     assert runs.run("a").cached
+    assert runs.count == 2
+
+
+def test_a_forced_step_runs_and_its_outputs_are_the_ones_found_later(runs: Runs) -> None:
+    """Once: the next run takes the new outputs from the cache. A step that is not there is named, and nothing runs."""
+    first = runs.run("a", "a")
+    forced = runs.run("a", "a", force=("Counting",))
+    assert not forced.cached
+    assert runs.count == 2
+    later = runs.run("a")
+    assert later.cached
+    assert later.outputs["schema"][0].uri == forced.outputs["schema"][0].uri != first.outputs["schema"][0].uri
+    with pytest.raises(ConfigurationError, match="--force Countin: no such step; did you mean Counting"):
+        runs.run("a", "a", force=("Countin",))
     assert runs.count == 2
 
 
