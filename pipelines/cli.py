@@ -258,8 +258,8 @@ _MODELS_PROMOTE = """Serves one version's model, in the same folder or, with --t
 folder for trials to the one that is served to all. One that was rolled back counts as good again."""
 
 
-_RUNS = """Prints the runs of one or several pipelines, oldest first: when each began, how it ended or where it is, and the
-step that it came to. The same `lockstep run` goes on where one failed or was killed."""
+_RUNS = """Prints the runs of one or several pipelines, oldest first: when each began, how it ended or where it is, and
+the step that it came to. The same `lockstep run` goes on where one failed or was killed."""
 
 _RUN = """Runs ExampleGen, StatisticsGen, SchemaGen, ExampleValidator, Transform, DistributedTrainer, Evaluator and
 Pusher. A step whose inputs, configuration and code are unchanged is taken from the cache."""

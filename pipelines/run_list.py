@@ -35,8 +35,8 @@ def describe_runs(folder: pathlib.Path) -> list[dict[str, Any]]:
     """Returns one mapping a run, oldest first.
 
     ``state``: ``done``, ``failed``, ``wrong input``, ``stopped by data``, ``not blessed``, ``running``, or ``killed``
-    where the run ended without a word. ``steps``: how many are done or cached. ``step``: the one that runs, or ran last.
-    ``seconds``: how long the steps took. ``log``: its file.
+    where the run ended without a word. ``steps``: how many are done or cached. ``step``: the one that runs, or ran
+    last. ``seconds``: how long the steps took. ``log``: its file.
 
     Args:
       folder: A pipeline's root, or a folder that holds such.
