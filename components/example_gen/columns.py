@@ -46,27 +46,30 @@ class TypeInference:
     """
 
     kind: Literal["empty", "int", "float", "string"] = "empty"
+    over_int64: tuple[str, int, str] | None = None
+    """File, position and problem of the first whole number over int64; an error if the column is int in the end."""
 
-    def add(self, values: pa.Array) -> CellError | None:
-        """Takes in the strings of ``values``.
-
-        Returns:
-          The first whole number over int64, while the column counts as int; it is an error only if it still does when
-          all arrays are in.
-        """
+    def add(self, values: pa.Array, path: str, positions: npt.NDArray[np.int64]) -> None:
+        """Takes in the strings of ``values``, which are at these positions of a file."""
         if self.kind == "string" or values.null_count == len(values):
-            return None
+            return
         kind = self._kind_of(values)
         if kind is None:
             values = _trimmed(values)
             if values.null_count == len(values):
-                return None
+                return
             kind = self._kind_of(values) or "string"
         self.kind = "int" if kind == "over int64" else kind
-        if kind == "over int64":
+        if kind == "over int64" and self.over_int64 is None:
             row, text = _first_failing(values, pa.int64())
-            return CellError(row, f"{text} is over int64 (-9223372036854775808 to 9223372036854775807)")
-        return None
+            problem = f"{text} is over int64 (-9223372036854775808 to 9223372036854775807)"
+            self.over_int64 = path, int(positions[row]), problem
+
+    def merge(self, later: "TypeInference") -> None:
+        """Takes in what another one has seen of the values that come after those of this one."""
+        order = ("empty", "int", "float", "string")
+        self.kind = max(self.kind, later.kind, key=order.index)
+        self.over_int64 = self.over_int64 or later.over_int64
 
     def _kind_of(self, values: pa.Array) -> Literal["int", "over int64", "float", "string"] | None:
         """Returns the type of all values up to these; None where one is no number as it stands."""

@@ -39,6 +39,12 @@ def open_bytes(path: str) -> pa.NativeFile:
     return pa.OSFile(path)
 
 
+def is_compressed(path: str) -> bool:
+    """Tells whether ``open_bytes`` decompresses a file."""
+    with Path(path).open("rb") as file:
+        return file.read(4).startswith((*_STREAMS, *_ZIPS))
+
+
 def _open_member(path: str) -> IO[bytes]:
     try:
         archive = zipfile.ZipFile(path)

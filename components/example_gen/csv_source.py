@@ -1,24 +1,29 @@
 """Rows of CSV files, as typed Arrow columns."""
 
+import contextlib
+import dataclasses
 import logging
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NoReturn
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
 from lockstep.components.errors import DataError
 from lockstep.components.example_gen import csv_text
-from lockstep.components.example_gen.columns import CellError, TypeInference, convert, precision_loss
+from lockstep.components.example_gen.cells import convert_rows
+from lockstep.components.example_gen.columns import TypeInference, convert, precision_loss
 from lockstep.components.example_gen.compression import READ_ERRORS
+from lockstep.components.example_gen.csv_records import RecordCutter, Records
+from lockstep.components.example_gen.csv_text import TextRange
 from lockstep.components.example_gen.options import ColumnType, DataOptions
-from lockstep.components.example_gen.source import RowBatch, missing_column
+from lockstep.components.example_gen.source import FaultList, RowBatch, missing_column, resolve_inferred
 
 _log = logging.getLogger(__name__)
 
-_BLOCK_BYTES = 4 << 20
-_MAX_BLOCK_BYTES = 1 << 30
+_QUOTED = re.compile(rb'"[^"]*"')
 
 
 class CsvSource:
@@ -26,7 +31,7 @@ class CsvSource:
 
     Args:
       files: Paths; all have the same columns, in any order.
-      data: Declared types and how the text is read.
+      data: Declared types, how the text is read, and what becomes of rows that cannot be.
 
     Raises:
       DataError: On construction, when a header cannot be used.
@@ -35,8 +40,7 @@ class CsvSource:
     def __init__(self, files: Sequence[str], data: DataOptions) -> None:
         self._options = data.options
         self._declared = data.types
-        self._block_bytes = _BLOCK_BYTES
-        self._reported: set[str] = set()
+        self._on_error = data.on_error
         self._headers = {path: csv_text.read_header(path, data.options) for path in files}
         empty = [path for path, header in self._headers.items() if not header.names]
         if len(empty) == len(files):
@@ -51,67 +55,74 @@ class CsvSource:
                 if not header.has_rows:
                     _log.warning("%s: no rows under the header", path)
 
-    def infer_types(self) -> dict[str, ColumnType]:
+    def units(self) -> Sequence[TextRange]:
+        """Returns the rows of all files as ranges of bytes that begin with a record."""
+        ranges: list[TextRange] = []
+        for path, header in self._headers.items():
+            if header.has_rows:
+                with csv_text.readable(path, self._options):
+                    ranges += csv_text.text_ranges(path, header, self._options)
+        return ranges
+
+    def infer(self, unit: TextRange) -> Mapping[str, TypeInference]:
+        """Returns what the values of a range say of the columns whose type is not declared.
+
+        Raises:
+          DataError: A row is malformed, with ``on_error: fail``.
+        """
+        inferences = {name: TypeInference() for name in self.columns if name not in self._declared}
+        faults = self._faults()
+        for text, records in self._text_batches(unit, faults):
+            for name, inference in inferences.items():
+                inference.add(text[name], unit.path, records.lines)
+            faults.taken()  # they are told by ``batches``
+        return inferences
+
+    def resolve(self, found: Iterable[Mapping[str, TypeInference]]) -> dict[str, ColumnType]:
         """Returns the type of each column, declared or seen in all files.
 
         Raises:
-          DataError: A file is malformed, or a whole number is over int64.
+          DataError: A whole number is over int64, with ``on_error: fail``.
         """
-        inferences = {name: TypeInference() for name in self.columns if name not in self._declared}
-        over_int64: dict[str, tuple[str, int, str]] = {}
-        for path in self._headers:
-            csv_text.check_quotes(path, self._options)
-            for first_row, columns in self._retried_text_batches(path):
-                for name, inference in inferences.items():
-                    fault = inference.add(columns[name])
-                    if fault is not None:
-                        over_int64.setdefault(name, (path, first_row + fault.row, fault.problem))
-        for name, (path, row, problem) in over_int64.items():
-            if inferences[name].kind == "int":
-                remedy = f"declare data.types.{name}: string (or float)"
-                raise DataError(f"{self.place(path, row)}: column {name!r}: {problem}; {remedy}")
-        types = dict(self._declared)
-        for name, inference in inferences.items():
-            types[name] = "float" if inference.kind == "empty" else inference.kind
-        return {name: types[name] for name in self.columns}
+        return resolve_inferred(self, self._declared, found, self._on_error)
 
-    def check(self) -> None:
-        """Reads all files once, so that ``batches`` without ``infer_types`` meets no malformed row.
-
-        Raises:
-          DataError: A file is malformed.
-        """
-        for path in self._headers:
-            csv_text.check_quotes(path, self._options)
-            for _ in self._retried_text_batches(path):
-                pass
-
-    def batches(self, types: Mapping[str, ColumnType]) -> Iterator[RowBatch]:
-        """Gives all rows, file by file.
+    def batches(self, unit: TextRange, types: Mapping[str, ColumnType]) -> Iterator[RowBatch]:
+        """Gives the rows of a range.
 
         Args:
+          unit: One of ``units()``.
           types: Of the columns wanted.
 
         Raises:
-          DataError: A value does not have its type, or a file is malformed.
+          DataError: A value does not have its type, or a row is malformed, with ``on_error: fail``.
         """
-        warned: set[str] = set()
-        for path in self._headers:
-            for first_row, text in self._text_batches(path):
-                columns = {}
-                for name, kind in types.items():
-                    try:
-                        columns[name] = convert(text[name], kind)
-                    except CellError as e:
-                        where = self.place(path, first_row + e.row)
-                        raise DataError(f"{where}: column {name!r}: {e.problem}; {_remedy(name)}") from e
-                    if kind == "float" and name not in warned:
-                        self._warn_of_loss(name, text[name], columns[name], path, first_row, warned)
-                yield RowBatch(path=path, first_row=first_row, columns=columns, hashed={n: text[n] for n in types})
+        faults = self._faults()
+        noted: set[str] = set()
+        for text, records in self._text_batches(unit, faults):
+            wanted = {name: text[name] for name in types}
 
-    def place(self, path: str, row: int) -> str:
-        """Returns ``file:line`` of a data row; reads the file for it."""
-        return f"{path}:{csv_text.line_of_row(path, self._options, row)}"
+            def reject(row: int, name: str, problem: str, records: Records = records) -> None:
+                reason = f"column {name!r}: {problem}; {_remedy(name)}"
+                faults.add(unit.path, int(records.lines[row]), reason, _raw(records, row))
+
+            columns, keep = convert_rows(wanted, types, convert, reject)
+            batch = RowBatch(path=unit.path, positions=records.lines, columns=wanted, hashed=wanted)
+            batch = dataclasses.replace(batch if keep is None else batch.filtered(keep), columns=columns)
+            notes = dict(self._notes_of_loss(batch, types, noted))
+            notes |= self._notes_of_unnamed(unit.path)
+            yield dataclasses.replace(batch, rejected=faults.taken(), notes=notes)
+        rest = faults.taken()
+        if rest:
+            none = {name: pa.nulls(0, pa.string()) for name in types}
+            columns = {name: convert(none[name], kind) for name, kind in types.items()}
+            yield RowBatch(path=unit.path, positions=np.zeros(0, np.int64), columns=columns, hashed=none, rejected=rest)
+
+    def place(self, path: str, position: int) -> str:
+        """Returns ``file:line``."""
+        return f"{path}:{position}"
+
+    def _faults(self) -> FaultList:
+        return FaultList(self._on_error, self.place)
 
     def _check_headers(self) -> tuple[str, ...]:
         first_path = ""
@@ -145,87 +156,130 @@ class CsvSource:
                     "give data.options.delimiter"
                 )
 
-    def _retried_text_batches(self, path: str) -> Iterator[tuple[int, dict[str, pa.Array]]]:
-        """As ``_text_batches``, from the start again with larger blocks when one row is longer than a block."""
+    def _text_batches(self, unit: TextRange, faults: FaultList) -> Iterator[tuple[dict[str, pa.Array], Records]]:
+        """Gives each named column's cells as strings, missing ones as null, and the records that they are of."""
+        names = self._headers[unit.path].names
+        for records in self._records(unit, faults):
+            batch, kept = self._parsed(unit.path, records, faults)
+            for i, name in enumerate(names):
+                if not name:
+                    self._check_unnamed(unit.path, kept, i, batch.column(i))
+            yield {name: batch.column(i) for i, name in enumerate(names) if name}, kept
+
+    def _records(self, unit: TextRange, faults: FaultList) -> Iterator[Records]:
+        cutter = RecordCutter(self._options.delimiter, unit.line)
+        with contextlib.ExitStack() as stack:
+            try:
+                stream = stack.enter_context(contextlib.closing(csv_text.open_text(unit.path, self._options)))
+                csv_text.skip(stream, unit)
+                length = None if unit.end is None else unit.end - unit.begin
+                for piece, last in csv_text.pieces(stream, cutter, length):
+                    records = cutter.feed(piece, last=last)
+                    for fault in records.faults:
+                        faults.add(unit.path, fault.line, fault.problem, fault.raw)
+                    if len(records.starts):
+                        yield records
+            except (UnicodeDecodeError, *READ_ERRORS) as e:
+                reason = csv_text.why_unreadable(unit.path, self._options, e)
+                faults.add(unit.path, cutter.line, reason, b"", e)
+
+    def _parsed(self, path: str, records: Records, faults: FaultList) -> tuple[pa.RecordBatch, Records]:
+        """Returns the cells of the records that have the right number of them and can be decoded."""
+        num_columns = len(self._headers[path].names)
+        error: Exception | None = None
         try:
-            yield from self._text_batches(path)
-        except _RowOverBlock as e:
-            if self._block_bytes >= _MAX_BLOCK_BYTES:
-                raise DataError(f"{path}: a row is longer than {_MAX_BLOCK_BYTES >> 20} MB") from e
-            self._block_bytes *= 4
-            yield from self._retried_text_batches(path)
+            batch = self._parse(records.data, num_columns)
+            if batch.num_rows == len(records.starts):
+                return batch, records
+        except (UnicodeDecodeError, pa.ArrowInvalid) as e:
+            error = e
+        kept = []
+        for row in range(len(records.starts)):
+            raw = _raw(records, row)
+            problem = self._problem(raw, num_columns)
+            if problem is None:
+                kept.append(row)
+            else:
+                faults.add(path, int(records.lines[row]), problem, raw)
+        if len(kept) == len(records.starts):
+            raise DataError(f"{path}: cannot be read as CSV: {error or 'lines are not told apart'}") from error
+        records = _picked(records, kept)
+        return self._parse(records.data, num_columns), records
 
-    def _text_batches(self, path: str) -> Iterator[tuple[int, dict[str, pa.Array]]]:
-        """Gives the number of the first row, and each named column's cells as strings, missing ones as null."""
-        header = self._headers[path].names
-        if not self._headers[path].has_rows:
-            return
-        first_row = 0
-        unnamed = [i for i, name in enumerate(header) if not name]
-        for batch in self._arrow_batches(path, self._headers[path]):
-            for i in unnamed:
-                self._check_unnamed(path, first_row, i, batch.column(i))
-            yield first_row, {name: batch.column(i) for i, name in enumerate(header) if name}
-            first_row += batch.num_rows
-        if unnamed and path not in self._reported:
-            self._reported.add(path)
-            _log.warning("%s: %d column(s) without name and values are dropped", path, len(unnamed))
+    def _problem(self, raw: bytes, num_columns: int) -> str | None:
+        undecodable = csv_text.undecodable_byte(raw, csv_text.bytes_encoding(self._options), self._options)
+        if undecodable is not None:
+            return undecodable
+        num_cells = 1 + _QUOTED.sub(b"", raw).count(self._options.delimiter.encode())
+        if num_cells == num_columns:
+            return None
+        return f"{num_cells} cells, but the header has {num_columns} columns; mend or remove it"
 
-    def _arrow_batches(self, path: str, header: csv_text.Header) -> Iterator[pa.RecordBatch]:
-        names = [str(i) for i in range(len(header.names))]
-        options = self._options
-        try:
-            with csv_text.open_utf8(path, options.encoding) as stream:
-                yield from pyarrow.csv.open_csv(
-                    stream,
-                    # Names of our own, and the header skipped as a row: theirs may be absent.
-                    pyarrow.csv.ReadOptions(
-                        column_names=names,
-                        skip_rows=header.blank_lines,
-                        skip_rows_after_names=1,
-                        block_size=self._block_bytes,
-                    ),
-                    pyarrow.csv.ParseOptions(delimiter=options.delimiter, newlines_in_values=True),
-                    pyarrow.csv.ConvertOptions(
-                        column_types=dict.fromkeys(names, pa.string()),
-                        null_values=["", *options.null_tokens],
-                        strings_can_be_null=True,
-                        quoted_strings_can_be_null=True,
-                    ),
-                )
-        except (UnicodeDecodeError, *READ_ERRORS) as e:
-            self._raise_explained(path, len(names), e)
+    def _parse(self, data: bytes, num_columns: int) -> pa.RecordBatch:
+        names = [str(i) for i in range(num_columns)]  # of our own: theirs may be absent
+        if not data:
+            return pa.record_batch([pa.nulls(0, pa.string())] * num_columns, names)
+        encoding = csv_text.bytes_encoding(self._options)
+        if not encoding.startswith(("utf", "ascii")):
+            data = data.decode(encoding).encode()
+        table = pyarrow.csv.read_csv(
+            pa.BufferReader(data),
+            pyarrow.csv.ReadOptions(column_names=names, block_size=len(data) + 1, use_threads=False),
+            pyarrow.csv.ParseOptions(delimiter=self._options.delimiter, newlines_in_values=True),
+            pyarrow.csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()),
+                null_values=["", *self._options.null_tokens],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=True,
+            ),
+        )
+        return table.combine_chunks().to_batches()[0]
 
-    def _raise_explained(self, path: str, num_columns: int, error: Exception) -> NoReturn:
-        if "straddling" in str(error):
-            raise _RowOverBlock from error
-        known = csv_text.explain(path, self._options, num_columns)
-        raise known or DataError(f"{path}: cannot be read as CSV: {error}") from error
-
-    def _check_unnamed(self, path: str, first_row: int, index: int, values: pa.Array) -> None:
+    def _check_unnamed(self, path: str, records: Records, index: int, values: pa.Array) -> None:
         if values.null_count == len(values):
             return
         row = next(i for i, text in enumerate(values.to_pylist()) if text is not None)
         raise DataError(
-            f"{self.place(path, first_row + row)}: column {index + 1} has the value {values[row].as_py()!r} but no "
-            "name; name it in the header (pandas writes an index so: index=False leaves it out)"
+            f"{self.place(path, int(records.lines[row]))}: column {index + 1} has the value {values[row].as_py()!r} "
+            "but no name; name it in the header (pandas writes an index so: index=False leaves it out)"
         )
 
-    def _warn_of_loss(
-        self, name: str, text: pa.Array, narrow: pa.Array, path: str, first_row: int, warned: set[str]
-    ) -> None:
-        row = precision_loss(text, narrow)
-        if row is not None:
-            warned.add(name)
-            _log.warning(
-                "%s: column %r: %s becomes %.1f as float32, which holds whole numbers up to 16777216 exactly; "
-                "declare data.types.%s: string, or int if all its values are whole",
-                self.place(path, first_row + row), name, text[row].as_py(), narrow[row].as_py(), name,
-            )  # fmt: skip
+    def _notes_of_unnamed(self, path: str) -> dict[str, str]:
+        unnamed = sum(not name for name in self._headers[path].names)
+        if not unnamed:
+            return {}
+        return {f"unnamed:{path}": f"{path}: {unnamed} column(s) without name and values are dropped"}
+
+    def _notes_of_loss(
+        self, batch: RowBatch, types: Mapping[str, ColumnType], noted: set[str]
+    ) -> Iterator[tuple[str, str]]:
+        for name, kind in types.items():
+            if kind != "float" or name in noted:
+                continue
+            text, narrow = batch.hashed[name], batch.columns[name]
+            row = precision_loss(text, narrow)
+            if row is not None:
+                noted.add(name)
+                where = self.place(batch.path, int(batch.positions[row]))
+                where = self.place(batch.path, int(batch.positions[row]))
+                message = (
+                    f"{where}: column {name!r}: {text[row].as_py()} becomes {narrow[row].as_py():.1f} as float32, "
+                    f"which holds whole numbers up to 16777216 exactly; declare data.types.{name}: string, or int if "
+                    "all its values are whole"
+                )
+                yield f"precision:{name}", message
 
 
-class _RowOverBlock(Exception):
-    """A row is longer than the block that Arrow reads at once."""
+def _raw(records: Records, row: int) -> bytes:
+    raw: bytes = records.data[int(records.starts[row]) : int(records.ends[row])]
+    return raw
+
+
+def _picked(records: Records, rows: Sequence[int]) -> Records:
+    data = b"".join(_raw(records, row) for row in rows)
+    lengths = (records.ends - records.starts)[rows]
+    ends = np.cumsum(lengths)
+    return Records(data=data, starts=ends - lengths, ends=ends, lines=records.lines[rows], faults=())
 
 
 def _remedy(name: str) -> str:

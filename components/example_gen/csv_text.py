@@ -1,192 +1,209 @@
-"""CSV files as text: the stream, the header, and a slow and exact second look that finds the line of a fault.
-
-Arrow parses quickly and is forgiving, and tells little about where it stopped; so quotes are checked here for every
-file, and when anything fails the file is read once more, line by line.
-"""
+"""CSV files as bytes: how a file is decoded and whether it can be read from the middle, its header, its pieces."""
 
 import codecs
 import contextlib
 import csv
 import dataclasses
 import io
-import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from lockstep.components.errors import DataError
-from lockstep.components.example_gen.compression import READ_ERRORS, open_bytes
+from lockstep.components.example_gen.compression import READ_ERRORS, is_compressed, open_bytes
+from lockstep.components.example_gen.csv_records import MAX_RECORD_BYTES, RecordCutter
 from lockstep.components.example_gen.options import CsvOptions
 
-_CHUNK_BYTES = 4 << 20
-_MAX_NAME_LENGTH = 1 << 20  # a quote that is never closed makes one name of the whole file
+UNIT_BYTES = 16 << 20
+_PIECE_BYTES = 4 << 20
+_UTF8 = ("utf-8", "ascii", "utf-8-sig")
+# Delimiters, quotes and line ends are these bytes and no others; of other encodings, UTF-16 and Shift-JIS among them,
+# the whole file is decoded first.
+_ONE_BYTE = ("iso8859", "cp125", "koi8", "mac-")
 
 
-def open_utf8(path: str, encoding: str) -> pa.NativeFile:
-    """Returns the file's text as a stream of UTF-8, decompressed as ``compression.open_bytes`` does."""
-    stream = open_bytes(path)
-    if codecs.lookup(encoding).name in ("utf-8", "ascii"):
-        return stream
-    return pa.transcoding_input_stream(stream, encoding, "utf-8")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextRange:
+    """Records of one file: ``begin`` to ``end`` in bytes (None: to the end of a stream), on lines from ``line`` on."""
+
+    path: str
+    begin: int
+    end: int | None
+    line: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Header:
-    """The names of a file's columns, how many empty lines are above them, and whether any row is below."""
+    """The names of a file's columns, the line and the byte after them, and whether any row is below."""
 
     names: tuple[str, ...]
-    blank_lines: int
+    line: int
+    end: int
     has_rows: bool
+
+
+def bytes_encoding(options: CsvOptions) -> str:
+    """Returns the encoding of what ``open_text`` gives: the file's own, or UTF-8 where it is decoded as a whole."""
+    name = codecs.lookup(options.encoding).name
+    return name if _is_cut_as_it_is(name) else "utf-8"
+
+
+def open_text(path: str, options: CsvOptions) -> Any:
+    """Returns the text as a stream of bytes in which line ends, quotes and delimiters are those of ASCII."""
+    stream = open_bytes(path)
+    name = codecs.lookup(options.encoding).name
+    return stream if _is_cut_as_it_is(name) else pa.transcoding_input_stream(stream, name, "utf-8")
 
 
 def read_header(path: str, options: CsvOptions) -> Header:
     """Returns the names in the first line that is not empty; none for a file without any.
 
     Raises:
-      DataError: The file cannot be read or decoded.
+      DataError: The file cannot be read or decoded, or the quotes of the header are wrong.
     """
-    with _readable(path, options), _text(path, options, _MAX_NAME_LENGTH) as text:
-        records = _numbered(csv.reader(text, delimiter=options.delimiter))
-        try:
-            line, cells = next(((line, cells) for line, cells in records if cells), (1, []))
-        except csv.Error as e:
-            check_quotes(path, options)
-            raise DataError(f"{path}: the header cannot be read: {e}") from e
-        has_rows = any(rest.strip("\r\n") for rest in text)
-        return Header(names=tuple(cells), blank_lines=line - 1, has_rows=has_rows)
+    cutter = RecordCutter(options.delimiter)
+    with readable(path, options), contextlib.closing(open_text(path, options)) as stream:
+        mark = stream.read(len(codecs.BOM_UTF8))
+        marked = len(mark) if mark == codecs.BOM_UTF8 and bytes_encoding(options) in _UTF8 else 0
+        size, piece = _PIECE_BYTES, mark[marked:]
+        while True:
+            following = stream.read(size)
+            begin = cutter.consumed
+            records = cutter.feed(piece, last=not following)
+            if records.faults and not (len(records.lines) and records.lines[0] < records.faults[0].line):
+                raise DataError(f"{path}:{records.faults[0].line}: {records.faults[0].problem}")
+            if len(records.starts):
+                break
+            if not following:
+                return Header(names=(), line=1, end=0, has_rows=False)
+            piece, size = following, min(2 * size, MAX_RECORD_BYTES)
+        end, line = int(records.ends[0]), int(records.lines[0])
+        raw = records.data[int(records.starts[0]) : end]
+        has_rows = len(records.starts) > 1 or bool(records.faults) or cutter.pending > 0
+        while following and not has_rows:
+            has_rows = bool(following.strip(b"\r\n"))
+            following = stream.read(_PIECE_BYTES)
+    names = _names(raw, path, line, options)
+    return Header(names=names, line=line + num_lines(raw), end=marked + begin + end, has_rows=has_rows)
 
 
-def check_quotes(path: str, options: CsvOptions) -> None:
-    """Checks that quotes enclose whole cells, as RFC 4180 has it.
-
-    Raises:
-      DataError: With the line of a quote within an unquoted cell, of text after a closing quote, or of a quote that
-        is never closed, and when the file cannot be read.
-    """
-    edges = np.zeros(256, np.bool_)
-    edges[[ord(options.delimiter), ord("\r"), ord("\n"), ord('"')]] = True
-    with _readable(path, options):
-        fault = _first_bad_quote(path, options.encoding, edges)
-    if fault is not None:
-        position, problem = fault
-        raise DataError(f"{path}:{_line_at(path, options.encoding, position)}: {problem}; write {_QUOTING}")
-
-
-_QUOTING = 'a cell that holds quotes as "5"" pipe": in quotes, its own quotes doubled'
-
-
-def explain(path: str, options: CsvOptions, num_columns: int) -> DataError | None:
-    """Returns what is wrong with a file that could not be parsed, with its line; None if nothing is found."""
-    with _readable(path, options), _records(path, options) as records:
-        for line, cells in records:
-            if cells and len(cells) != num_columns:
-                return DataError(
-                    f"{path}:{line}: {len(cells)} cells, but the header has {num_columns} columns; mend or remove it"
-                )
-    return None
+def text_ranges(path: str, header: Header, options: CsvOptions) -> list[TextRange]:
+    """Returns the rows of a file as ranges of some ``UNIT_BYTES``; of one that cannot be read from the middle, one."""
+    size = Path(path).stat().st_size
+    whole = is_compressed(path) or not _is_cut_as_it_is(codecs.lookup(options.encoding).name)
+    if whole or size - header.end <= UNIT_BYTES:
+        end = None if whole else size
+        return [TextRange(path=path, begin=header.end, end=end, line=header.line)]
+    ranges = []
+    cutter = RecordCutter(options.delimiter, header.line)
+    begin, line = 0, header.line
+    with Path(path).open("rb") as stream:
+        stream.seek(header.end)
+        for piece, last in pieces(stream, cutter):
+            cutter.feed(piece, last=last)
+            if cutter.consumed - begin >= UNIT_BYTES or last:
+                if cutter.consumed > begin:
+                    begins, ends = header.end + begin, header.end + cutter.consumed
+                    ranges.append(TextRange(path=path, begin=begins, end=ends, line=line))
+                begin, line = cutter.consumed, cutter.line
+    return ranges
 
 
-def line_of_row(path: str, options: CsvOptions, row: int) -> int:
-    """Returns the line, from 1, on which data row ``row`` begins (from 0, the header and empty lines not counted)."""
-    with _records(path, options) as records:
-        rows = (line for line, cells in records if cells)
-        return next(line for index, line in enumerate(rows) if index == row + 1)
+def pieces(stream: Any, cutter: RecordCutter, length: int | None = None) -> Iterator[tuple[bytes, bool]]:
+    """Gives a stream piece by piece, and whether it is the last; larger ones while ``cutter`` holds a long record."""
+    left = length
+    piece = _read(stream, _PIECE_BYTES, left)
+    while True:
+        if left is not None:
+            left -= len(piece)
+        # One piece ahead: the last one has to be known as such.
+        following = _read(stream, max(_PIECE_BYTES, min(cutter.pending, MAX_RECORD_BYTES)), left)
+        yield piece, not following
+        if not following:
+            return
+        piece = following
 
 
 @contextlib.contextmanager
-def _readable(path: str, options: CsvOptions) -> Iterator[None]:
+def readable(path: str, options: CsvOptions) -> Iterator[None]:
     """Turns what happens on reading text into a DataError."""
     try:
         yield
     except UnicodeDecodeError as e:
         raise _undecodable(path, options.encoding) or DataError(f"{path}: {e}") from e
-    except (*READ_ERRORS, csv.Error) as e:
+    except READ_ERRORS as e:
         raise DataError(f"{path}: cannot be read to its end: {e}") from e
 
 
-@contextlib.contextmanager
-def _records(path: str, options: CsvOptions) -> Iterator[Iterator[tuple[int, list[str]]]]:
-    """Gives each record with the line on which it begins."""
-    with _text(path, options, sys.maxsize) as text:
-        yield _numbered(csv.reader(text, delimiter=options.delimiter))
+def why_unreadable(path: str, options: CsvOptions, error: Exception) -> str:
+    """Returns why the rest of a stream cannot be read."""
+    if isinstance(error, UnicodeDecodeError):
+        known = _undecodable(path, options.encoding)
+        return str(known).removeprefix(f"{path}:") if known else str(error)
+    return f"cannot be read to its end: {error}"
 
 
-@contextlib.contextmanager
-def _text(path: str, options: CsvOptions, max_cell_length: int) -> Iterator[io.TextIOWrapper]:
-    """Gives the text, with the limit to a cell's length that ``csv`` keeps for the whole process."""
-    limit = csv.field_size_limit(max_cell_length)
+def skip(stream: Any, unit: TextRange) -> None:
+    """Moves a stream to the begin of a range."""
+    if unit.end is not None:
+        stream.seek(unit.begin)
+        return
+    left = unit.begin
+    while left and (skipped := len(stream.read(min(left, _PIECE_BYTES)))):
+        left -= skipped
+
+
+def undecodable_byte(raw: bytes, encoding: str, options: CsvOptions) -> str | None:
+    """Returns what is wrong with bytes that are not in ``encoding``, and the option to set; None if they are."""
     try:
-        with io.TextIOWrapper(open_utf8(path, options.encoding), encoding="utf-8-sig", newline="") as text:
-            yield text
+        raw.decode(encoding)
+    except UnicodeDecodeError as e:
+        other = "'utf-16'" if raw[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "'latin-1' or 'cp1252'"
+        return f"byte 0x{e.object[e.start]:02x} is not {options.encoding}; give data.options.encoding, such as {other}"
+    return None
+
+
+def num_lines(raw: bytes) -> int:
+    """Returns the number of line ends: LF, CR LF, or CR alone."""
+    return raw.count(b"\n") + raw.count(b"\r") - raw.count(b"\r\n")
+
+
+def _is_cut_as_it_is(codec: str) -> bool:
+    return codec in _UTF8 or codec.startswith(_ONE_BYTE)
+
+
+def _names(raw: bytes, path: str, line: int, options: CsvOptions) -> tuple[str, ...]:
+    encoding = bytes_encoding(options)
+    problem = undecodable_byte(raw, encoding, options)
+    if problem is not None:
+        raise DataError(f"{path}:{line}: {problem}")
+    limit = csv.field_size_limit(MAX_RECORD_BYTES)
+    try:
+        return tuple(next(csv.reader(io.StringIO(raw.decode(encoding), newline=""), delimiter=options.delimiter)))
+    except csv.Error as e:
+        raise DataError(f"{path}:{line}: the header cannot be read: {e}") from e
     finally:
         csv.field_size_limit(limit)
 
 
-def _numbered(reader: Any) -> Iterator[tuple[int, list[str]]]:
-    begin = 1
-    for cells in reader:
-        yield begin, cells
-        begin = reader.line_num + 1
+def _read(stream: Any, size: int, left: int | None) -> bytes:
+    wanted = size if left is None else min(size, left)
+    return bytes(stream.read(wanted)) if wanted else b""
 
 
 def _undecodable(path: str, encoding: str) -> DataError | None:
     """Returns the error of the first line that is not in ``encoding``, or None."""
     decoder = codecs.getincrementaldecoder(encoding)()
     with io.BufferedReader(open_bytes(path)) as stream:
-        start = stream.peek(2)[:2]
         line = 0
         try:
             for line, content in enumerate(stream, start=1):  # noqa: B007 - told when decoding fails
                 decoder.decode(content)
         except UnicodeDecodeError as e:
-            other = "'utf-16'" if start in (b"\xff\xfe", b"\xfe\xff") else "'latin-1' or 'cp1252'"
             return DataError(
                 f"{path}:{line}: byte 0x{e.object[e.start]:02x} is not {encoding}; "
-                f"give data.options.encoding, such as {other}"
+                "give data.options.encoding, such as 'latin-1' or 'cp1252'"
             )
     return None
-
-
-def _first_bad_quote(
-    path: str, encoding: str, edges: "np.ndarray[object, np.dtype[np.bool_]]"
-) -> tuple[int, str] | None:
-    """Returns position (in bytes of UTF-8) and kind of the first misplaced quote."""
-    inside, opened_at, position, before = False, 0, 0, ord("\n")
-    with open_utf8(path, encoding) as stream:
-        chunk = stream.read(_CHUNK_BYTES)
-        if chunk.startswith(codecs.BOM_UTF8):
-            chunk, position = chunk[3:], 3
-        while chunk:
-            follow = stream.read(_CHUNK_BYTES)
-            data = np.frombuffer(chunk + (follow[:1] or b"\n"), np.uint8)
-            quotes = np.flatnonzero(data[:-1] == ord('"'))
-            if len(quotes):
-                opening, closing = (quotes[1::2], quotes[::2]) if inside else (quotes[::2], quotes[1::2])
-                previous = np.where(opening > 0, data[opening - 1], before)
-                bad_opening, bad_closing = opening[~edges[previous]], closing[~edges[data[closing + 1]]]
-                if len(bad_opening) or len(bad_closing):
-                    return _worse(bad_opening, bad_closing, position)
-                if len(opening):
-                    opened_at = position + int(opening[-1])
-                inside ^= bool(len(quotes) % 2)
-            before, position, chunk = int(data[-2]), position + len(chunk), follow
-    return (opened_at, "a quote is opened here and never closed") if inside else None
-
-
-def _worse(
-    opening: "np.ndarray[object, np.dtype[np.intp]]", closing: "np.ndarray[object, np.dtype[np.intp]]", position: int
-) -> tuple[int, str]:
-    if len(opening) and (not len(closing) or opening[0] < closing[0]):
-        return position + int(opening[0]), "a quote within an unquoted cell"
-    return position + int(closing[0]), "text after a closing quote"
-
-
-def _line_at(path: str, encoding: str, position: int) -> int:
-    line = 1
-    with open_utf8(path, encoding) as stream:
-        while position > 0 and (chunk := stream.read(min(position, _CHUNK_BYTES))):
-            line += chunk.count(b"\n")
-            position -= len(chunk)
-    return line

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -77,11 +77,12 @@ def ingest(
     try:
         source = open_source(files, data)
         _check_columns(source, requirements, files[0])
-        types = source.infer_types()
+        units = source.units()
+        types = source.resolve(source.infer(unit) for unit in units)
         tally = _Tally(source, requirements)
         with published_folder(folder) as staging:
             with ShardWriter(staging, tuple(data.splits), data.num_shards) as writer:
-                _write_rows(source, types, data, tally, writer)
+                _write_rows(source, units, types, data, tally, writer)
                 tally.check(files, {name: sum(s.records for s in shards) for name, shards in writer.shards().items()})
             manifest = Manifest(
                 shards=writer.shards(), types=types, missing=dict(tally.missing), dropped=dict(tally.dropped)
@@ -115,10 +116,17 @@ def _check_columns(source: Source, requirements: Requirements, path: str) -> Non
 
 
 def _write_rows(
-    source: Source, types: Mapping[str, ColumnType], data: DataOptions, tally: "_Tally", writer: ShardWriter
+    source: Source,
+    units: Sequence[Any],
+    types: Mapping[str, ColumnType],
+    data: DataOptions,
+    tally: "_Tally",
+    writer: ShardWriter,
 ) -> None:
     max_rows = max(1, _MAX_OVERHEAD_BYTES // sum(_CELL_OVERHEAD_BYTES + len(name.encode()) for name in types))
-    parts = (part for batch in source.batches(types) for part in tally.kept(batch).parts(max_rows))
+    parts = (
+        part for unit in units for batch in source.batches(unit, types) for part in tally.kept(batch).parts(max_rows)
+    )
     for records in _map_ahead(lambda part: _records(part, data, tally.required), parts):
         tally.valued |= records.valued
         for split, order in records.order.items():
@@ -173,6 +181,7 @@ class _Tally:
         if_present = [name for name in requirements.complete_if_present if name in source.columns]
         self._complete = dict.fromkeys([*requirements.complete_columns, *if_present])
         self._rows = 0
+        self._noted: set[str] = set()
         self._reported_at = time.monotonic()
         self.required = requirements.columns
         self.valued: frozenset[str] = frozenset()
@@ -180,6 +189,10 @@ class _Tally:
         self.dropped: collections.Counter[str] = collections.Counter()
 
     def kept(self, batch: RowBatch) -> RowBatch:
+        for key, note in batch.notes.items():
+            if key not in self._noted:
+                self._noted.add(key)
+                _log.warning("%s", note)
         for name in self._complete:
             if batch.columns[name].null_count:
                 batch = self._without_missing(batch, name)
@@ -217,7 +230,7 @@ class _Tally:
     def _without_missing(self, batch: RowBatch, name: str) -> RowBatch:
         keep = is_valid(batch.columns[name])
         if self._on_missing == "error":
-            where = self._source.place(batch.path, batch.first_row + int(np.flatnonzero(~keep)[0]))
+            where = self._source.place(batch.path, int(batch.positions[~keep][0]))
             raise DataError(f"{where}: column {name!r} has no value, and every row needs one")
         self.dropped[f"without {name}"] += int((~keep).sum())
         return batch.filtered(keep)

@@ -139,6 +139,9 @@ class DataOptions:
       list_separator: What stands between the values of a text column that is declared a list; without it, a text is one
         value.
       images: The columns of images.
+      on_error: What a row means that cannot be used, such as one with too few cells, or a value that has not its
+        type: ``fail`` stops and names file and line; ``quarantine`` leaves it out, keeps it beside the examples and
+        counts it.
     """
 
     path: str
@@ -151,6 +154,7 @@ class DataOptions:
     time_formats: Mapping[str, str] = dataclasses.field(default_factory=dict)
     list_separator: str = ""
     images: ImageOptions = ImageOptions()
+    on_error: Literal["fail", "quarantine"] = "fail"
 
     @property
     def cells(self) -> CellOptions:

@@ -1,8 +1,9 @@
 """Rows of Parquet files, as typed Arrow columns."""
 
-import logging
+import dataclasses
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -10,15 +11,25 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lockstep.components.errors import DataError
-from lockstep.components.example_gen.columns import CellError, convert, precision_loss, to_float32
+from lockstep.components.example_gen.cells import convert_rows
+from lockstep.components.example_gen.columns import CellError, TypeInference, convert, precision_loss, to_float32
 from lockstep.components.example_gen.options import ColumnType, DataOptions
-from lockstep.components.example_gen.source import RowBatch, missing_column
-
-_log = logging.getLogger(__name__)
+from lockstep.components.example_gen.source import FaultList, Positions, RowBatch, missing_column
 
 _BATCH_ROWS = 32_768
 _BATCH_BYTES = 32 << 20
+_UNIT_BYTES = 32 << 20
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RowGroups:
+    """Row groups ``begin`` to ``end`` of one file; ``first_row`` counts from 0."""
+
+    path: str
+    begin: int
+    end: int
+    first_row: int
 
 
 class ParquetSource:
@@ -37,6 +48,7 @@ class ParquetSource:
 
     def __init__(self, files: Sequence[str], data: DataOptions) -> None:
         self._declared = data.types
+        self._on_error = data.on_error
         self._schemas = {path: _schema(path) for path in files}
         first = files[0]
         columns = tuple(name for name in self._schemas[first].names if not _PANDAS_INDEX.fullmatch(name))
@@ -62,7 +74,28 @@ class ParquetSource:
             if name not in columns:
                 raise DataError(f"data.types.{name}: {missing_column(name, first, columns)}")
 
-    def infer_types(self) -> dict[str, ColumnType]:
+    def units(self) -> Sequence[RowGroups]:
+        """Returns the rows of all files as row groups, small neighbours together."""
+        units: list[RowGroups] = []
+        for path in self._schemas:
+            try:
+                metadata = pq.read_metadata(path)
+            except (pa.ArrowException, OSError) as e:
+                raise DataError(f"{path}: cannot be read: {e}") from e
+            first_row, begin, row, size = 0, 0, 0, 0
+            for i in range(metadata.num_row_groups):
+                group = metadata.row_group(i)
+                size, row = size + group.total_byte_size, row + group.num_rows
+                if size >= _UNIT_BYTES or i + 1 == metadata.num_row_groups:
+                    units.append(RowGroups(path=path, begin=begin, end=i + 1, first_row=first_row))
+                    begin, first_row, size = i + 1, row, 0
+        return units
+
+    def infer(self, unit: RowGroups) -> Mapping[str, TypeInference]:
+        """Returns nothing: the schema tells the types."""
+        return {}
+
+    def resolve(self, found: Iterable[Mapping[str, TypeInference]]) -> dict[str, ColumnType]:
         """Returns the type of each column, declared or the files'.
 
         Raises:
@@ -74,71 +107,93 @@ class ParquetSource:
                 types[name] = self._declared[name]
                 continue
             kinds = {path: _column_type(schema.field(name).type) for path, schema in self._schemas.items()}
-            found = {kind for kind in kinds.values() if kind is not None} or {"float"}
-            if found == {"int", "float"}:
-                found = {"float"}
-            if len(found) > 1:
+            seen = {kind for kind in kinds.values() if kind is not None} or {"float"}
+            if seen == {"int", "float"}:
+                seen = {"float"}
+            if len(seen) > 1:
                 places = ", ".join(f"{kind} in {path}" for path, kind in kinds.items())
                 raise DataError(f"column {name!r} is {places}; declare data.types.{name}: string")
-            types[name] = next(iter(found))
+            types[name] = next(iter(seen))
         return types
 
-    def check(self) -> None:
-        """Does nothing: the reader itself checks Parquet."""
-
-    def batches(self, types: Mapping[str, ColumnType]) -> Iterator[RowBatch]:
-        """Gives all rows, file by file.
+    def batches(self, unit: RowGroups, types: Mapping[str, ColumnType]) -> Iterator[RowBatch]:
+        """Gives the rows of some row groups.
 
         Args:
+          unit: One of ``units()``.
           types: Of the columns wanted.
 
         Raises:
-          DataError: A value does not have its type, or a file is corrupt.
+          DataError: A value does not have its type, or a file is corrupt, with ``on_error: fail``.
         """
-        warned: set[str] = set()
-        for path in self._schemas:
-            first_row = 0
-            for batch in self._arrow_batches(path, list(types)):
-                values = {name: _plain(batch.column(name)) for name in types}
-                columns = {}
-                for name, kind in types.items():
-                    columns[name] = self._converted(path, first_row, name, values[name], kind)
-                    if kind == "float" and name not in warned and pa.types.is_integer(values[name].type):
-                        self._warn_of_loss(name, values[name], columns[name], path, first_row, warned)
-                yield RowBatch(path=path, first_row=first_row, columns=columns, hashed=values)
-                first_row += batch.num_rows
+        faults = FaultList(self._on_error, self.place)
+        noted: set[str] = set()
+        row = unit.first_row
+        for batch in self._arrow_batches(unit, list(types), faults):
+            values = {name: _plain(batch.column(name)) for name in types}
+            positions = np.arange(row + 1, row + 1 + batch.num_rows)
+            row += batch.num_rows
 
-    def place(self, path: str, row: int) -> str:
+            def reject(
+                i: int, name: str, problem: str, positions: Positions = positions, batch: pa.RecordBatch = batch
+            ) -> None:
+                reason = f"column {name!r}: {problem}; declare data.types.{name}"
+                raw = json.dumps(batch.slice(i, 1).to_pylist()[0], default=str).encode()
+                faults.add(unit.path, int(positions[i]), reason, raw)
+
+            columns, keep = convert_rows(values, types, _convert, reject)
+            if keep is not None:
+                mask = pa.array(keep)
+                values, positions = {n: each.filter(mask) for n, each in values.items()}, positions[keep]
+            notes = {}
+            for name, kind in types.items():
+                if kind == "float" and name not in noted and pa.types.is_integer(values[name].type):
+                    note = self._note_of_loss(name, values[name], columns[name], unit.path, positions)
+                    if note is not None:
+                        noted.add(name)
+                        notes[f"precision:{name}"] = note
+            yield RowBatch(
+                path=unit.path,
+                positions=positions,
+                columns=columns,
+                hashed=values,
+                rejected=faults.taken(),
+                notes=notes,
+            )
+        rest = faults.taken()
+        if rest:
+            none = {name: _plain(pa.nulls(0, self._schemas[unit.path].field(name).type)) for name in types}
+            columns = {name: _convert(none[name], kind) for name, kind in types.items()}
+            yield RowBatch(path=unit.path, positions=np.zeros(0, np.int64), columns=columns, hashed=none, rejected=rest)
+
+    def place(self, path: str, position: int) -> str:
         """Returns ``file, row n`` with rows counted from 1."""
-        return f"{path}, row {row + 1}"
+        return f"{path}, row {position}"
 
-    def _arrow_batches(self, path: str, names: list[str]) -> Iterator[pa.RecordBatch]:
+    def _arrow_batches(self, unit: RowGroups, names: list[str], faults: FaultList) -> Iterator[pa.RecordBatch]:
+        row = unit.first_row
         try:
-            with pq.ParquetFile(path) as file:
-                groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
-                row_bytes = sum(group.total_byte_size for group in groups) // max(1, file.metadata.num_rows)
+            with pq.ParquetFile(unit.path) as file:
+                groups = [file.metadata.row_group(i) for i in range(unit.begin, unit.end)]
+                num_rows = sum(group.num_rows for group in groups)
+                row_bytes = sum(group.total_byte_size for group in groups) // max(1, num_rows)
                 rows = min(_BATCH_ROWS, max(1, _BATCH_BYTES // max(1, row_bytes)))
-                yield from file.iter_batches(batch_size=rows, columns=names)
+                for batch in file.iter_batches(
+                    batch_size=rows, row_groups=range(unit.begin, unit.end), columns=names, use_threads=False
+                ):
+                    row += batch.num_rows
+                    yield batch
         except (pa.ArrowException, OSError) as e:
-            raise DataError(f"{path}: cannot be read to its end: {e}") from e
+            faults.add(unit.path, row + 1, f"cannot be read to its end: {e}", b"", e)
 
-    def _converted(self, path: str, first_row: int, name: str, values: pa.Array, kind: ColumnType) -> pa.Array:
-        try:
-            return _convert(values, kind)
-        except CellError as e:
-            where = self.place(path, first_row + e.row)
-            raise DataError(f"{where}: column {name!r}: {e.problem}; declare data.types.{name}") from e
-
-    def _warn_of_loss(
-        self, name: str, wide: pa.Array, narrow: pa.Array, path: str, first_row: int, warned: set[str]
-    ) -> None:
+    def _note_of_loss(self, name: str, wide: pa.Array, narrow: pa.Array, path: str, positions: Positions) -> str | None:
         row = precision_loss(wide, narrow)
-        if row is not None:
-            warned.add(name)
-            _log.warning(
-                "%s: column %r: %s becomes %.1f as float32, which holds whole numbers up to 16777216 exactly",
-                self.place(path, first_row + row), name, wide[row].as_py(), narrow[row].as_py(),
-            )  # fmt: skip
+        if row is None:
+            return None
+        return (
+            f"{self.place(path, int(positions[row]))}: column {name!r}: {wide[row].as_py()} becomes "
+            f"{narrow[row].as_py():.1f} as float32, which holds whole numbers up to 16777216 exactly"
+        )
 
 
 def _schema(path: str) -> pa.Schema:

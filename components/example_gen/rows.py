@@ -51,8 +51,10 @@ def _read(files: Sequence[str], data: DataOptions, types: Mapping[str, ColumnTyp
     if absent:
         _log.warning("%s has no column %s: missing in every row", path, ", ".join(absent))
     empty = True
-    source.check()
-    for batch in source.batches(known):
+    units = source.units()
+    for unit in units:
+        source.infer(unit)  # so that no malformed row is met when some rows are out already
+    for batch in (batch for unit in units for batch in source.batches(unit, known)):
         empty = False
         yield encode_examples(batch.columns, batch.num_rows).to_pylist()
     if empty:

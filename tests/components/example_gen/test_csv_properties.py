@@ -29,8 +29,8 @@ def _read(rows: list[list[str]], kinds: list[str], delimiter: str, quoting: int,
         options = CsvOptions(delimiter=delimiter, null_tokens=())
         types = dict(zip(names, kinds, strict=True))
         source = CsvSource([str(path)], DataOptions(path=str(path), types=types, options=options))
-        source.check()
-        batches = [batch.columns for batch in source.batches(source.infer_types())]
+        kinds_found = source.resolve(map(source.infer, source.units()))
+        batches = [batch.columns for unit in source.units() for batch in source.batches(unit, kinds_found)]
     columns = [[value for batch in batches for value in batch[name].to_pylist()] for name in names]
     return [list(row) for row in zip(*columns, strict=True)]
 
