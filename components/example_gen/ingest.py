@@ -193,6 +193,8 @@ class _Tally:
             if key not in self._noted:
                 self._noted.add(key)
                 _log.warning("%s", note)
+        if batch.rejected:
+            self.dropped["not usable"] += len(batch.rejected)
         for name in self._complete:
             if batch.columns[name].null_count:
                 batch = self._without_missing(batch, name)
