@@ -36,6 +36,7 @@ REQUIREMENTS = {
     # TensorFlow 2.21 does not bring it, and tf.summary needs it.
     "tensorboard": (">=2.16", ">=2.20"),
     "google-crc32c": (">=1.5,<2", ">=1.5,<2"),
+    "packaging": (">=21", ">=21"),
     "psutil": (">=5.9", ">=5.9"),
     # Object stores; their releases go together.
     "fsspec": (">=2025.12,<2026", ">=2025.12,<2026"),

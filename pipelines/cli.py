@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import dataclasses
 import importlib.metadata
 import json
 import logging
@@ -118,6 +119,17 @@ def _parser() -> argparse.ArgumentParser:
     _add_emulate(commands)
     _add_submit(commands)
     _add_models(commands)
+
+    doctor = commands.add_parser("doctor", help="look whether this machine can run pipelines", description=_DOCTOR)
+    doctor.add_argument(
+        "pipeline", metavar="PIPELINE", nargs="?", help="look at this one, too: its data, its code, what it needs"
+    )
+    _add_overrides(doctor)
+    doctor.add_argument(
+        "--root", type=pathlib.Path, metavar="DIR", help="where runs are kept (default: lockstep-runs here)"
+    )
+    doctor.add_argument("--json", action="store_true", help="print a JSON list")
+    doctor.set_defaults(command=_doctor)
 
     runs = commands.add_parser("runs", help="list runs and how they ended", description=_RUNS)
     runs.add_argument(
@@ -258,6 +270,9 @@ _MODELS_PROMOTE = """Serves one version's model, in the same folder or, with --t
 folder for trials to the one that is served to all. One that was rolled back counts as good again."""
 
 
+_DOCTOR = """Looks at packages, processor, memory, disk, ports, limits and devices, and says of each what is there
+and, where something is wrong, what to do. Exits with 1 where a run would fail."""
+
 _RUNS = """Prints the runs of one or several pipelines, oldest first: when each began, how it ended or where it is, and
 the step that it came to. The same `lockstep run` goes on where one failed or was killed."""
 
@@ -383,6 +398,22 @@ def _predict(options: argparse.Namespace) -> int:
     finally:
         logger.removeHandler(handler)
     return 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from lockstep.pipelines import doctor
+    from lockstep.pipelines.config import load_config
+
+    source, root = None, (options.root or pathlib.Path("lockstep-runs")).absolute()
+    if options.pipeline is not None:
+        source, root = load_config(options.pipeline, overrides=options.overrides, root=options.root)
+    findings = []
+    for finding in doctor.examine(source, root):
+        findings.append(finding)
+        if not options.json:
+            print(doctor.line(finding), flush=True)
+    print(json.dumps([dataclasses.asdict(f) for f in findings], indent=2) if options.json else doctor.verdict(findings))
+    return int(any(finding.state == "problem" for finding in findings))
 
 
 def _runs(options: argparse.Namespace) -> int:
