@@ -84,7 +84,7 @@ def recovery_s(spec: TrainSpec) -> float:
             raise _Over
         elif event.event == "heartbeat" and "checkpoint" in seen and not killed_s:
             killed_s.append(time.time())
-            watch.kill(spec.options.workers - 1)
+            watch.kill(spec.options.most_workers - 1)
 
     _train(spec, on_event)
     return found[0]

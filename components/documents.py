@@ -63,12 +63,21 @@ def _value(hint: Any, value: object, where: str) -> Any:
         return tuple(_value(arguments[0], item, f"{where}[{index}]") for index, item in enumerate(value))
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(value, dict):
         return {key: _value(arguments[1], item, f"{where}.{key}") for key, item in value.items()}
-    if origin in (types.UnionType, typing.Union) and types.NoneType in arguments:
-        [other] = (argument for argument in arguments if argument is not types.NoneType)
-        return None if value is None else _value(other, value, where)
+    if origin in (types.UnionType, typing.Union):
+        return _of_union(arguments, value, where)
     if origin is None and _is_plain(value, hint):
         return float(typing.cast(float, value)) if hint is float else value
     raise ValueError(f"{where}: {value!r} is not allowed; give {hint}")
+
+
+def _of_union(kinds: tuple[Any, ...], value: object, where: str) -> Any:
+    """Returns a value of one of several kinds: None, a plain kind, and a dataclass at most, told apart by the value."""
+    if value is None and types.NoneType in kinds:
+        return None
+    rest = [kind for kind in kinds if kind is not types.NoneType]
+    blocks = [kind for kind in rest if dataclasses.is_dataclass(kind)]
+    chosen = blocks if len(rest) > 1 and isinstance(value, dict) else [kind for kind in rest if kind not in blocks]
+    return _value((chosen or rest)[0], value, where)
 
 
 def _is_plain(value: object, kind: type) -> bool:

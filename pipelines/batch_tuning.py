@@ -48,7 +48,8 @@ def tune_batch(
     num_records = sum(counts)
     end_s = time.monotonic() + limit_s
     options = config.train
-    processes = f"{options.workers} worker{'s' if options.workers > 1 else ''}"
+    workers = options.most_workers
+    processes = f"{workers} worker{'s' if workers > 1 else ''}"
     show(
         f"{config.name}: {processes}, {num_records:,} training records,"
         f" {batch_tuning.free_bytes() / 2**30:.1f} GB of memory to use; up to {limit_s / 60:.3g} minutes"

@@ -353,12 +353,37 @@ def _structure(mapping: Mapping[str, Any], *, source: str) -> PipelineConfig:
     try:
         return _adapter().validate_json(document)[0]
     except pydantic.ValidationError as e:
-        messages = [_explain(error) for error in e.errors(include_url=False)]
+        located = [(_location(error["loc"][1:], mapping), error) for error in e.errors(include_url=False)]
+        messages = [_explain(location, error) for location, error in located if location is not None]
         raise ConfigurationError("\n".join(f"{source}: {message}" for message in messages)) from e
 
 
-def _explain(error: Any) -> str:
-    location = [str(part) for part in error["loc"][1:]]
+def _location(parts: Sequence[Any], mapping: Mapping[str, Any]) -> list[str] | None:
+    """Returns the key of an error; None if it is about the kind of a union that the value was not meant for.
+
+    Where a key holds a plain value or a block, pydantic tells an error for each, with the kind's name after the key.
+    """
+    current: Any = PipelineConfig
+    value: Any = mapping
+    location: list[str] = []
+    rest = list(parts)
+    while rest:
+        part = rest.pop(0)
+        location.append(str(part))
+        current = _below(current, str(part))
+        try:
+            value = value[part]
+        except (KeyError, IndexError, TypeError):  # the key that is absent, or below a plain value
+            value = None
+        kinds = _kinds(current)
+        if rest and len(kinds) > 1 and any(map(dataclasses.is_dataclass, kinds)):
+            names = [kind.__name__ for kind in kinds if isinstance(kind, type) and dataclasses.is_dataclass(kind)]
+            if (rest.pop(0) in names) != isinstance(value, dict):
+                return None
+    return location
+
+
+def _explain(location: list[str], error: Any) -> str:
     key = ".".join(location)
     if error["type"] == "unexpected_keyword_argument":
         known = _known_keys(location[:-1])
@@ -378,18 +403,28 @@ def _known_keys(location: Sequence[str]) -> list[str]:
     """Returns the keys of the dataclass that stands at a location of the configuration."""
     current: Any = PipelineConfig
     for part in location:
-        current = _unwrap(current)
-        if dataclasses.is_dataclass(current):
-            current = typing.get_type_hints(current).get(part)
-        else:
-            arguments = [argument for argument in typing.get_args(current) if argument is not Ellipsis]
-            current = arguments[-1] if arguments else None
+        current = _below(current, part)
     current = _unwrap(current)
     return [field.name for field in dataclasses.fields(current)] if dataclasses.is_dataclass(current) else []
 
 
-def _unwrap(annotation: Any) -> Any:
-    """Turns ``X | None`` into ``X``."""
+def _below(annotation: Any, part: str) -> Any:
+    """Returns the annotation of a key, or an item, of what an annotation allows."""
+    holder = _unwrap(annotation)
+    if dataclasses.is_dataclass(holder):
+        return typing.get_type_hints(holder).get(part)
+    arguments = [argument for argument in typing.get_args(holder) if argument is not Ellipsis]
+    return arguments[-1] if arguments else None
+
+
+def _kinds(annotation: Any) -> list[Any]:
+    """Returns what a union allows beside None; the annotation itself where it is none."""
     if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
-        return next(argument for argument in typing.get_args(annotation) if argument is not types.NoneType)
-    return annotation
+        return [argument for argument in typing.get_args(annotation) if argument is not types.NoneType]
+    return [annotation]
+
+
+def _unwrap(annotation: Any) -> Any:
+    """Turns ``X | None`` into ``X``, and ``int | X`` too where X is a dataclass."""
+    kinds = _kinds(annotation)
+    return next(filter(dataclasses.is_dataclass, kinds), kinds[0])

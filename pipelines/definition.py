@@ -15,6 +15,7 @@ from lockstep.components.example_gen.component import ExampleGen
 from lockstep.components.pusher.component import Pusher
 from lockstep.components.trainer.component import DistributedTrainer
 from lockstep.components.trainer.step import TrainStep
+from lockstep.components.trainer.worker_range import WorkerRange
 from lockstep.components.transform.component import Transform
 from lockstep.pipelines.config import BeamOptions, PipelineConfig
 from lockstep.pipelines.kubeflow.options import KubeflowOptions
@@ -168,8 +169,10 @@ def _run_parameters(config: PipelineConfig) -> dict[str, data_types.RuntimeParam
     parameters = {
         "data_path": data_types.RuntimeParameter(name="data_path", ptype=str, default=config.data.path),
         "steps": data_types.RuntimeParameter(name="train_steps", ptype=int, default=config.train.steps),
-        "workers": data_types.RuntimeParameter(name="train_workers", ptype=int, default=config.train.workers),
+        "workers": data_types.RuntimeParameter(name="train_workers", ptype=int, default=config.train.most_workers),
     }
+    if isinstance(config.train.workers, WorkerRange):  # likewise: a number would take the place of the range
+        del parameters["workers"]
     if config.train.epochs is not None:  # a parameter has a default, which would take the place of the epochs
         del parameters["steps"]
     return parameters

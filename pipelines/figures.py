@@ -119,8 +119,10 @@ def _transformed(outputs: Outputs) -> str:
 
 def _training(outputs: Outputs) -> str:
     summary = artifact_values.read_training(outputs["model_run"][0])
-    workers, restarts = summary["options"]["workers"], summary["restarts"]
-    parts = [f"{summary['steps']:,} steps on {workers} worker{'s' if workers > 1 else ''}"]
+    workers, restarts = summary["num_workers"], summary["restarts"]
+    most = summary["attempts"][0]["num_workers"]
+    number = f"{workers} of {most}" if workers < most else f"{workers}"
+    parts = [f"{summary['steps']:,} steps on {number} worker{'s' if most > 1 else ''}"]
     # Both are unknown of a training that had no step left to do.
     if summary["loss"] is not None:
         parts.append(f"loss {summary['loss']:.4g}")

@@ -99,7 +99,8 @@ def _default(field: dataclasses.Field[Any]) -> str:
 
 def _type_name(kind: Any) -> str:
     if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
-        return _type_name(next(argument for argument in typing.get_args(kind) if argument is not types.NoneType))
+        kinds = [argument for argument in typing.get_args(kind) if argument is not types.NoneType]
+        return " or ".join(map(_type_name, kinds))
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Literal:
         return " or ".join(f"`{argument}`" for argument in arguments)
@@ -115,7 +116,8 @@ def _type_name(kind: Any) -> str:
 def _block(kind: Any) -> tuple[Any, str]:
     """Returns the dataclass that a key holds, and how a place in it is spelled below the key; None for plain values."""
     if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
-        return _block(next(argument for argument in typing.get_args(kind) if argument is not types.NoneType))
+        kinds = [argument for argument in typing.get_args(kind) if argument is not types.NoneType]
+        return next((found for found in map(_block, kinds) if found[0] is not None), _block(kinds[0]))
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if dataclasses.is_dataclass(kind):
         return kind, ""

@@ -66,12 +66,13 @@ def make_run_dir(runs_dir: pathlib.Path) -> pathlib.Path:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Makes SIGTERM and SIGHUP end the run as Ctrl-C does."""
+    """Makes SIGTERM and SIGHUP end the run as Ctrl-C does; what is ignored (nohup's SIGHUP) stays so."""
 
     def interrupt(signum: int, frame: object) -> None:
         raise KeyboardInterrupt
 
-    previous = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield
     finally:

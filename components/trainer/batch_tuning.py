@@ -117,7 +117,12 @@ def try_batch(spec: TrainSpec, batch_size: int, *, budget_bytes: int, timeout_s:
     try:
         # No checkpoint and no end: the trial ends the group itself.
         options = dataclasses.replace(
-            spec.options, batch_size=batch_size, steps=_ENDLESS, epochs=None, checkpoint_every=_ENDLESS, max_restarts=0
+            spec.options.with_workers(spec.options.most_workers),
+            batch_size=batch_size,
+            steps=_ENDLESS,
+            epochs=None,
+            checkpoint_every=_ENDLESS,
+            max_restarts=0,
         )
     except ValueError as e:
         return Trial(batch_size=batch_size, examples_per_s=None, peak_bytes=0, problem=str(e))

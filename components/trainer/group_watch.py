@@ -31,6 +31,7 @@ _ECHO = re.compile(
     r"|[Cc]oordination service|Barrier"
 )
 _ECHO_WAIT_S = 3.0  # how long a failure may show later than its echo: a dying process first writes its traceback
+_BEATS_APART_S = 2.0  # a training worker beats at least so often, if it makes steps
 _USER_ERROR_EXIT_CODE = 2
 _DISK_FULL = "No space left on device"
 _NUM_TAIL_LINES = 15
@@ -46,16 +47,26 @@ class Failure:
       log_path: The worker's log.
       signal_name: Of the signal that killed it, like ``SIGKILL``.
       kind: ``user``: configuration or code of the user, another attempt would fail too. ``disk_full``: likewise until
-        somebody makes room. ``fault``: anything else, worth another attempt.
+        somebody makes room. ``too_few``: the launcher has no place for so many workers. ``fault``: anything else,
+        worth another attempt.
       is_own_error: The worker itself told an error, and it is not the echo of a peer's.
+      signature: What another failure of the same way has too: the error's type, the signal, the exit code, or
+        ``silence``; None for an echo, which may follow from anything.
+      step: The last one that is known to be done; None while starting.
+      traceback: The worker's own.
+      num_lost: Of workers that ended, without an error of their own, or were never heard before their first step.
     """
 
     worker: int | None
     cause: str
     log_path: Path
     signal_name: str | None = None
-    kind: Literal["user", "disk_full", "fault"] = "fault"
+    kind: Literal["user", "disk_full", "too_few", "fault"] = "fault"
     is_own_error: bool = False
+    signature: str | None = None
+    step: int | None = None
+    traceback: str | None = None
+    num_lost: int = 0
 
 
 class GroupWatch:
@@ -179,12 +190,17 @@ class GroupWatch:
         if starting:
             # A worker that was never heard keeps the others waiting: it is the cause.
             late = [w for w in starting if w.last_sign_s is None] or starting
+            unheard = sum(w.last_sign_s is None for w in late)
             return late[0].stuck(
-                f"{_names(late)} did not come to a first step within start_timeout_s: {self._start_timeout_s:g}"
+                f"{_names(late)} did not come to a first step within start_timeout_s: {self._start_timeout_s:g}",
+                num_lost=unheard,
             )
         silent = [w for w in self._workers if w.silence_s(now_s) > self._heartbeat_timeout_s]
         if not silent or (self._together and len(silent) < sum(w.done is None for w in self._workers)):
             return None
+        # One that is stuck silences its peers at once: which beat last before that is chance, so all are named.
+        least_s = self._heartbeat_timeout_s - min(_BEATS_APART_S, 0.5 * self._heartbeat_timeout_s)
+        silent = [w for w in self._workers if w.silence_s(now_s) > least_s]
         silent.sort(key=lambda w: w.last_sign_s or 0.0)
         return silent[0].stuck(
             f"{_names(silent)} gave no sign of life for heartbeat_timeout_s: {self._heartbeat_timeout_s:g}, "
@@ -250,11 +266,19 @@ class _Worker:
 
     @property
     def at_step(self) -> str:
-        if self._chief is not None and not self.is_starting:
-            return self._chief.at_step
-        if self.is_starting or (self.progress is None and not self.is_exporting):
+        if self.known_step is None:
             return "while starting"
-        return f"while evaluating and exporting after step {self.step}" if self.is_exporting else f"at step {self.step}"
+        if (self._chief or self).is_exporting:
+            return f"while evaluating and exporting after step {self.known_step}"
+        return f"at step {self.known_step}"
+
+    @property
+    def known_step(self) -> int | None:
+        """Steps that are done for certain; None while starting."""
+        if self._chief is not None:
+            return None if self.is_starting else self._chief.known_step
+        told = self._failed is not None and self._failed.step is not None
+        return self.step if told or self.progress is not None or self.is_exporting else None
 
     @property
     def is_echo(self) -> bool:
@@ -277,8 +301,15 @@ class _Worker:
             return 0.0
         return now_s - self.last_sign_s
 
-    def stuck(self, cause: str) -> Failure:
-        return Failure(worker=self.index, cause=cause, log_path=self._log_path)
+    def stuck(self, cause: str, *, num_lost: int = 0) -> Failure:
+        return Failure(
+            worker=self.index,
+            cause=cause,
+            log_path=self._log_path,
+            signature="silence",
+            step=self.known_step,
+            num_lost=num_lost,
+        )
 
     def failure(self) -> Failure:
         details = (self._failed and (self._failed.traceback or self._failed.message)) or "\n".join(self._tail)
@@ -291,6 +322,7 @@ class _Worker:
             cause = f"{self.name} ended with exit code {self.exit_code} {self.at_step}, without being done"
             if self._tail and ERROR_LINE.match(self._tail[-1]):
                 cause += f": {self._tail[-1]}"
+        is_own_error = self._failed is not None and not _ECHO.search(details)
         kind: Literal["user", "disk_full", "fault"] = "fault"
         if (self._failed is not None and self._failed.user_error) or self.exit_code == _USER_ERROR_EXIT_CODE:
             kind = "user"
@@ -303,8 +335,17 @@ class _Worker:
             log_path=self._log_path,
             signal_name=signal_name,
             kind=kind,
-            is_own_error=self._failed is not None and not _ECHO.search(details),
+            is_own_error=is_own_error,
+            signature=self._signature(is_own_error=is_own_error),
+            step=self.known_step,
+            traceback=self._failed.traceback if self._failed else None,
+            num_lost=int(self.known_step is None and self._failed is None and not self.is_echo),
         )
+
+    def _signature(self, *, is_own_error: bool) -> str | None:
+        if is_own_error and self._failed is not None:
+            return (self._failed.message or "").partition(":")[0]
+        return None if self.is_echo else _signal_name(self.exit_code) or f"exit code {self.exit_code}"
 
 
 def _signal_name(exit_code: int | None) -> str | None:

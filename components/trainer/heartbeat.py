@@ -110,16 +110,28 @@ class Reporter:
       stream: Where the lines go.
       interval_s: Heartbeats that come sooner than that after the last line are dropped, unless they are urgent.
       clock: Returns seconds; not set back while the process lives.
+      on_line: Called after each line with its event.
+
+    Attributes:
+      step: Steps that are done, told with a failure; the loop sets it oftener than it beats. None before training.
     """
 
     def __init__(
-        self, worker: int, stream: TextIO, *, interval_s: float = 0.5, clock: Callable[[], float] = time.monotonic
+        self,
+        worker: int,
+        stream: TextIO,
+        *,
+        interval_s: float = 0.5,
+        clock: Callable[[], float] = time.monotonic,
+        on_line: Callable[[EventName], None] = lambda event: None,
     ) -> None:
         self._worker = worker
         self._stream = stream
         self._interval_s = interval_s
         self._clock = clock
+        self._on_line = on_line
         self._last_s = float("-inf")
+        self.step: int | None = None
         self._lock = threading.Lock()
 
     @property
@@ -134,6 +146,7 @@ class Reporter:
             self._stream.write(line + "\n")
             self._stream.flush()
             self._last_s = self._clock()
+            self._on_line(event)
 
     def beat(self, *, urgent: bool = False, **values: Any) -> None:
         """Writes a heartbeat if one is due, or if it is urgent."""

@@ -192,9 +192,11 @@ def train(
         return data.total_records_until(step) - data.total_records_until(since_step)
 
     unreported: list[float] = []
+    reporter.step = first_step
     for losses in steps.run(iter(data.batches(first_step)), calls(first_step, options)):
         check_finite(losses, step)
         step += len(losses)
+        reporter.step = step
         loss = float(losses.mean())
         unreported.extend(losses.tolist())
         now_s = time.monotonic()

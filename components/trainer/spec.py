@@ -5,9 +5,10 @@ How a worker process is run (the contract between the supervisor's side and ``wo
 - One process a worker, with its own folder as the working directory and the command of ``worker_command``. The
   document is at ``RunFiles.spec_path``, written whole before the first process starts. ``TF_CONFIG`` is in the
   process's environment: ``{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": i}}`` with
-  ``options.workers`` addresses, also for one worker. Worker 0 is the chief. Under ``parameter_server`` the cluster is
-  ``{"chief": [one address], "worker": [...], "ps": [...]}``, processes are numbered in that order, and those after the
-  chief only serve it: they beat without a step, are never done, and are ended when the chief is.
+  ``options.workers`` addresses, also for one worker; if that is a range, one of ``options.sizes``. Worker 0 is the
+  chief. Under ``parameter_server`` the cluster is ``{"chief": [one address], "worker": [...], "ps": [...]}``,
+  processes are numbered in that order, and those after the chief only serve it: they beat without a step, are never
+  done, and are ended when the chief is.
 - The worker's standard input is a pipe that the supervisor holds open and never writes to; with ``--stop-at-eof`` the
   worker exits with 3 when it is closed, so none outlives its supervisor.
 - Its standard output carries heartbeats and events, see ``heartbeat.py``; everything else, and standard error, is log.
@@ -29,6 +30,7 @@ from typing import Any, Literal
 
 from lockstep.components import documents
 from lockstep.components.trainer.schedule_options import ScheduleOptions
+from lockstep.components.trainer.worker_range import WorkerRange
 
 DEFAULT_STEPS = 1000
 MAX_VIRTUAL_SHARDS = 24
@@ -48,7 +50,10 @@ class TrainOptions:
         ``workers: 1``. ``parameter_server``: asynchronous; a coordinator deals steps to ``workers`` processes, and each
         makes its step alone, with variables that lie on ``parameter_servers``. ``dtensor``: one process, one model
         whose variables are split over the devices of ``mesh`` as ``layout`` says.
-      workers: Processes that train, 1 or more.
+      workers: Processes that train, 1 or more. Or ``{min: 1, max: 4}``, for ``multi_worker_mirrored`` and not beside
+        ``run_fn``: the training begins with the most, and goes on with fewer when a worker cannot be had again, because
+        it cannot be started, or dies or is never heard before its first step, two attempts in a row. Sizes in between
+        that do not divide the virtual shards are left out. The batch and the records of each step stay the same.
       devices_per_worker: Devices that each process drives, 1 or more: GPUs where the machine has any, else logical
         CPUs. Every device is a replica of the model and gets an equal part of each batch.
       parameter_servers: Processes that hold the variables, 1 or more; for ``strategy: parameter_server`` alone, where
@@ -80,7 +85,12 @@ class TrainOptions:
       steps_per_call: Steps that run inside one call of the compiled function, 1 or more; heartbeats, the check for NaN
         and progress come once a call.
       checkpoint_every: Steps between two checkpoints, 1 or more; there is always one after the last step.
-      max_restarts: How often the group may be started again after a failure, 0 or more.
+      max_restarts: How often the group may be started again after failures within ``restart_window_s``, and after how
+        many in a row between which no checkpoint was written, 0 or more.
+      restart_window_s: Seconds after which a restart counts no more, so that a fault a day never ends a long training.
+      restart_delay_s: Seconds before the second restart in a row between which no checkpoint was written, doubled
+        before each further one; the first comes at once. 0 never waits.
+      max_restart_delay_s: Longest such wait, in seconds, 0 or more.
       start_timeout_s: Seconds from the start of a worker to its first step.
       heartbeat_timeout_s: Seconds without a heartbeat after which a training worker counts as stuck and the group is
         started again.
@@ -97,7 +107,7 @@ class TrainOptions:
     strategy: Literal["one_device", "mirrored", "multi_worker_mirrored", "parameter_server", "dtensor"] = (
         "multi_worker_mirrored"
     )
-    workers: int = 2
+    workers: int | WorkerRange = 2
     devices_per_worker: int = 1
     parameter_servers: int | None = None
     mesh: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -116,6 +126,9 @@ class TrainOptions:
     steps_per_call: int = 10
     checkpoint_every: int = 200
     max_restarts: int = 3
+    restart_window_s: float = 3600.0
+    restart_delay_s: float = 1.0
+    max_restart_delay_s: float = 60.0
     start_timeout_s: float = 120.0
     heartbeat_timeout_s: float = 60.0
     attempt_timeout_s: float | None = None
@@ -127,6 +140,9 @@ class TrainOptions:
     def __post_init__(self) -> None:
         if self.steps is None and self.epochs is None:
             object.__setattr__(self, "steps", DEFAULT_STEPS)
+        if isinstance(self.workers, WorkerRange):
+            self._check_range(self.workers)
+            return
         counts = ("workers", "devices_per_worker", "steps", "epochs", "batch_size", "accumulate", "steps_per_call")
         for name in (*counts, "checkpoint_every", "num_virtual_shards"):
             value = getattr(self, name)
@@ -135,7 +151,10 @@ class TrainOptions:
         _require(not both, "epochs", self.epochs, "steps is given too; keep one of the two")
         for name in ("max_restarts", "shuffle_buffer", "seed"):
             _require(getattr(self, name) >= 0, name, getattr(self, name), "give 0 or more")
-        for name in ("learning_rate", "start_timeout_s", "heartbeat_timeout_s"):
+        for name in ("restart_delay_s", "max_restart_delay_s"):
+            value = getattr(self, name)
+            _require(math.isfinite(value) and value >= 0, name, value, "give 0 or more")
+        for name in ("learning_rate", "start_timeout_s", "heartbeat_timeout_s", "restart_window_s"):
             value = getattr(self, name)
             _require(math.isfinite(value) and value > 0, name, value, "give a number above 0")
         for name in ("attempt_timeout_s", "clip_norm", "clip_value"):
@@ -163,11 +182,31 @@ class TrainOptions:
         return self.num_virtual_shards or _most_divisible(self.batch_size)
 
     @property
+    def sizes(self) -> tuple[int, ...]:
+        """Numbers of workers that a group may have, in ascending order."""
+        if isinstance(self.workers, int):
+            return (self.workers,)
+        return tuple(size for size in range(self.workers.min, self.workers.max + 1) if self._allows(size))
+
+    @property
+    def most_workers(self) -> int:
+        """Workers of the largest group: what the training begins with."""
+        return self.workers if isinstance(self.workers, int) else self.workers.max
+
+    def with_workers(self, count: int) -> "TrainOptions":
+        """Returns the options of a group of that many workers.
+
+        Raises:
+          ValueError: The other options do not allow that many.
+        """
+        return dataclasses.replace(self, workers=count)
+
+    @property
     def processes(self) -> "dict[Literal['chief', 'worker', 'ps'], int]":
         """Processes of the group by role, in order: the first process of the first role is the chief."""
         if self.strategy == "parameter_server":
-            return {"chief": 1, "worker": self.workers, "ps": self.parameter_servers or 1}
-        return {"worker": self.workers}
+            return {"chief": 1, "worker": self.most_workers, "ps": self.parameter_servers or 1}
+        return {"worker": self.most_workers}
 
     @property
     def num_devices(self) -> int:
@@ -179,12 +218,26 @@ class TrainOptions:
         """Parts that a large embedding is made of, see ``ModelInputs.table_parts``."""
         return self.parameter_servers or 1
 
+    def _allows(self, size: int) -> bool:
+        try:
+            self.with_workers(size)
+        except ValueError:
+            return False
+        return True
+
+    def _check_range(self, workers: WorkerRange) -> None:
+        remedy = f"strategy {self.strategy} has a number of its own; give a number, or strategy: multi_worker_mirrored"
+        is_allowed = self.strategy == "multi_worker_mirrored"
+        _require(is_allowed, "workers", {"min": workers.min, "max": workers.max}, remedy)
+        for size in (workers.max, workers.min):
+            self.with_workers(size)
+
     def _check_parts(self) -> None:
         if self.strategy in ("one_device", "mirrored", "dtensor"):
             remedy = (
                 f"strategy {self.strategy} runs in one process; give workers: 1, or strategy: multi_worker_mirrored"
             )
-            _require(self.workers == 1, "workers", self.workers, remedy)
+            _require(self.most_workers == 1, "workers", self.workers, remedy)
         if self.strategy in ("one_device", "parameter_server", "dtensor"):
             remedy = f"strategy {self.strategy} drives one a process; give devices_per_worker: 1, or strategy: mirrored"
             if self.strategy == "dtensor":
@@ -205,7 +258,7 @@ class TrainOptions:
             f"for example {max(1, round(self.batch_size / shards)) * shards}, or leave num_virtual_shards out",
         )
         # Under parameter_server every step is made by one worker, with a whole batch.
-        if self.strategy != "parameter_server" and shards % (self.workers * self.devices_per_worker):
+        if self.strategy != "parameter_server" and shards % (self.most_workers * self.devices_per_worker):
             raise ValueError(self._indivisible(shards))
         if self.base_port is not None:
             highest = 65536 - sum(self.processes.values())
@@ -235,7 +288,7 @@ class TrainOptions:
             return
         remedy = f"strategy {self.strategy} cannot; leave it out"
         _require(self.strategy in SYNCHRONOUS, "accumulate", self.accumulate, remedy)
-        replicas = self.workers * self.devices_per_worker
+        replicas = self.most_workers * self.devices_per_worker
         if self.batch_size % replicas == 0:  # else that is told
             rows = self.batch_size // replicas
             remedy = f"each device has {rows} records of a step; give a divisor of that"
@@ -260,7 +313,7 @@ class TrainOptions:
             _require(is_allowed, f"layout.{pattern}", list(axes), f"give for each dimension {choice}")
 
     def _indivisible(self, shards: int) -> str:
-        replicas, batch = self.workers * self.devices_per_worker, self.batch_size
+        replicas, batch = self.most_workers * self.devices_per_worker, self.batch_size
         what, number = f"workers: {self.workers}", "number of workers"
         if self.devices_per_worker > 1:
             what, number = f"{what} with devices_per_worker: {self.devices_per_worker}", "product of the two"

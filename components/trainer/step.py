@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from lockstep.components import documents
 from lockstep.components.trainer.spec import ModelOptions, TrainOptions
+from lockstep.components.trainer.worker_range import WorkerRange
 
 __all__ = ["TrainStep"]
 
@@ -43,6 +44,10 @@ class TrainStep:
                 raise ValueError(f"{name}: {getattr(self, name)!r} is not allowed; give a name")
         if self.run_fn is not None and self.options.epochs is not None:
             raise ValueError(f"epochs: {self.options.epochs} is not allowed beside run_fn; give steps")
+        if self.run_fn is not None and isinstance(self.options.workers, WorkerRange):
+            raise ValueError(
+                "workers: a range is not allowed beside run_fn, which deals its records itself; give a number"
+            )
 
     def to_json(self) -> str:
         """Returns the document, with sorted keys: equal steps give equal text."""

@@ -31,6 +31,7 @@ class Attempt:
       end_s: Seconds from the start of the supervisor to the end of the attempt.
       resumed_step: The step at which it began; None if it did not come so far.
       last_step: The highest step that a worker reported.
+      num_workers: Processes that train, in the group of this attempt.
       cause: Why it failed; None for the attempt that finished.
       worker: Whose failure it was; None if nobody's.
       signal_name: Of the signal that killed that worker, like ``SIGKILL``.
@@ -43,6 +44,7 @@ class Attempt:
     end_s: float
     resumed_step: int | None
     last_step: int
+    num_workers: int
     cause: str | None = None
     worker: int | None = None
     signal_name: str | None = None
@@ -73,6 +75,11 @@ class TrainingOutcome:
     seconds: float
 
     @property
+    def num_workers(self) -> int:
+        """Processes that trained in the last attempt: fewer than at first where some could not be had again."""
+        return self.attempts[-1].num_workers
+
+    @property
     def restarts(self) -> int:
         """How often the group, or a worker of it alone, was started again."""
         return len(self.attempts) - 1 + sum(len(attempt.replacements) for attempt in self.attempts)
@@ -91,17 +98,18 @@ def training_summary(
       seconds: Of the whole step.
 
     Returns:
-      ``options``, ``model``, ``run_fn``, ``steps``, ``restarts``, ``attempts`` (as ``Attempt``), ``loss``,
-      ``evaluation`` (metric -> value), ``examples_per_s``, ``records_per_worker`` (in the last attempt),
-      ``records_per_epoch``, ``steps_per_epoch``, ``weights_digest``, ``seconds`` (``total``, ``supervised``, and the
-      chief's by phase) and ``versions``. ``loss`` is null if no attempt had a step left to do, ``examples_per_s`` if
-      the last had none.
+      ``options``, ``model``, ``run_fn``, ``steps``, ``num_workers`` (of the last attempt), ``restarts``, ``attempts``
+      (as ``Attempt``), ``loss``, ``evaluation`` (metric -> value), ``examples_per_s``, ``records_per_worker`` (in the
+      last attempt), ``records_per_epoch``, ``steps_per_epoch``, ``weights_digest``, ``seconds`` (``total``,
+      ``supervised``, and the chief's by phase) and ``versions``. ``loss`` is null if no attempt had a step left to do,
+      ``examples_per_s`` if the last had none.
     """
     return {
         "options": dataclasses.asdict(spec.options),
         "model": dataclasses.asdict(spec.model),
         "run_fn": spec.run_fn and spec.run_fn.function,
         "steps": outcome.steps,
+        "num_workers": outcome.num_workers,
         "restarts": outcome.restarts,
         "attempts": [dataclasses.asdict(attempt) for attempt in outcome.attempts],
         # The chief's own is of the last call alone; a heartbeat's may be of a whole short training.

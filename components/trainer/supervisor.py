@@ -4,20 +4,24 @@ States of a training, and what leads from one to the next::
 
     STARTING --every worker has reported a step---------------------> TRAINING
     STARTING --start_timeout_s is over------------------------------> FAILED
+    STARTING --the launcher has fewer places, fewer are allowed-----> FAILED
     STARTING, TRAINING --a worker fails, or ends before it is done--> FAILED
     TRAINING --a worker is silent for heartbeat_timeout_s-----------> FAILED
     TRAINING --a worker that can be replaced alone fails, and a restart is left--> TRAINING  (it alone started again)
     TRAINING --every worker is done---------------------------------> DONE
-    FAILED   --a restart is left------------------------------------> STARTING   (all killed, all started again)
+    FAILED   --a restart is left------------------------------------> WAITING    (all killed)
+    FAILED   --a worker cannot be had, and fewer are allowed--------> WAITING    (all killed, the group is smaller)
     FAILED   --no restart is left, or the disk is full--------------> StepFailed
-    FAILED   --a worker's own error is that of the attempt before---> StepFailed
+    FAILED   --it fails in the same way again and again-------------> StepFailed
+    WAITING  --the restart's delay is over--------------------------> STARTING   (all started again)
     FAILED   --the user's configuration or code is the cause--------> ConfigurationError
     DONE     --the weights of the workers are the same--------------> returns
     DONE     --they differ------------------------------------------> StepFailed
     any      --SIGTERM, or SIGINT-----------------------------------> StepFailed, KeyboardInterrupt
 
 Whatever leads out, every worker is killed before this returns or raises. What makes a worker fail is told by
-``group_watch``; a group started again goes on from its last complete checkpoint by itself.
+``group_watch``, whether it is tried again by ``restarts``; a group started again goes on from its last complete
+checkpoint by itself.
 """
 
 import contextlib
@@ -34,7 +38,8 @@ from pathlib import Path
 from lockstep.components.errors import ConfigurationError, StepFailed
 from lockstep.components.trainer.group_watch import Failure, GroupWatch
 from lockstep.components.trainer.heartbeat import WorkerEvent
-from lockstep.components.trainer.launchers import Launcher, WorkerGroup
+from lockstep.components.trainer.launchers import Launcher, TooFewPlaces, WorkerGroup
+from lockstep.components.trainer.restarts import RestartPolicy
 from lockstep.components.trainer.spec import TrainOptions
 from lockstep.components.trainer.summary import Attempt, TrainingOutcome
 
@@ -86,6 +91,9 @@ class Supervisor:
         self._loss: float | None = None
         self._attempts: list[Attempt] = []
         self._replacements: list[str] = []
+        self._num_workers = options.most_workers
+        self._policy = RestartPolicy(options)
+        self._furthest_step = 0
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:
@@ -99,11 +107,13 @@ class Supervisor:
 
         Raises:
           ConfigurationError: A worker says that the user's configuration or code cannot work.
-          StepFailed: The group failed more often than ``max_restarts``, or twice by the same error of a worker's own;
-            the disk is full, the launcher cannot start it, the workers' final weights differ, or SIGTERM came.
+          StepFailed: The group failed for good, see ``restarts``; the disk is full, the launcher cannot start it, the
+            workers' final weights differ, or SIGTERM came.
           KeyboardInterrupt: SIGINT came.
         """
         self._begin_s, self._loss, self._attempts = self._clock(), None, []
+        self._num_workers, self._policy = self._options.most_workers, RestartPolicy(self._options)
+        self._furthest_step = 0
         with _caught_signals() as signals:
             while True:
                 number = len(self._attempts) + 1
@@ -115,15 +125,17 @@ class Supervisor:
                 signals.raise_if_caught(self._run_dir)  # it came in the last moment
                 if isinstance(outcome, _Finished):
                     return self._outcome(outcome)
-                self._raise_unless_worth_another(outcome)
                 _logger.warning("attempt %d failed: %s", number, _described(outcome))
-                _progress.info("restart %d of %d: %s", self._num_restarts, self._options.max_restarts, outcome.cause)
+                if not self._shrinks(outcome):
+                    self._raise_unless_worth_another(outcome)
+                    self._note_restart(outcome, delay_s=self._policy.delay_s)
+                self._wait(self._policy.delay_s, signals)
 
     def _run_attempt(self, number: int, signals: "_Signals") -> "_Finished | Failure":
         start_s = self._clock()
         group = WorkerGroup(
             command=self._command(number),
-            num_workers=self._options.workers,
+            num_workers=self._num_workers,
             attempt=number,
             run_dir=self._run_dir,
             num_parameter_servers=self._options.processes.get("ps", 0),
@@ -137,11 +149,10 @@ class Supervisor:
             heartbeat_timeout_s=self._options.heartbeat_timeout_s,
             together=self._silent_together,
         )
-        progress = _ProgressReport(options=self._options, restarts=lambda: self._num_restarts)
+        progress = _ProgressReport(options=self._options, changes=self._changes)
         if number == 1:
-            _progress.info("starting %d worker%s", self._options.workers, "" if self._options.workers == 1 else "s")
-        self._launcher.start(group)
-        failure = self._watch(watch, progress, signals)
+            _progress.info("starting %d worker%s", self._num_workers, "" if self._num_workers == 1 else "s")
+        failure = self._start(group) or self._watch(watch, progress, signals)
         if watch.chief is not None:
             self._loss = watch.chief.loss
         self._attempts.append(
@@ -152,6 +163,7 @@ class Supervisor:
                 end_s=round(self._clock() - self._begin_s, 3),
                 resumed_step=watch.resumed_step,
                 last_step=watch.last_step,
+                num_workers=self._num_workers,
                 cause=failure.cause if failure else None,
                 worker=failure.worker if failure else None,
                 signal_name=failure.signal_name if failure else None,
@@ -159,7 +171,27 @@ class Supervisor:
             )
         )
         self._replacements = []
+        if failure is not None:
+            self._policy.failed(failure, got_on=self._got_on(watch))
         return failure or _Finished(done=watch.done_events, examples_per_s=progress.mean_per_s)
+
+    def _start(self, group: WorkerGroup) -> Failure | None:
+        try:
+            self._launcher.start(group)
+        except TooFewPlaces as e:
+            if not any(size <= e.available for size in self._options.sizes):
+                raise e.error from e
+            lost = group.num_workers - e.available
+            return Failure(worker=None, cause=str(e), log_path=group.run_dir, kind="too_few", num_lost=lost)
+        return None
+
+    def _got_on(self, watch: GroupWatch) -> bool:
+        """Whether the attempt is further than any before, as far as a restart will see."""
+        # Only a `run_fn` itself knows its checkpoints.
+        step = watch.last_step if self._silent_together else watch.last_checkpoint_step or 0
+        got_on = step > self._furthest_step
+        self._furthest_step = max(step, self._furthest_step)
+        return got_on
 
     def _watch(self, watch: GroupWatch, progress: "_ProgressReport", signals: "_Signals") -> Failure | None:
         """Returns when the group is done (None) or has failed."""
@@ -186,17 +218,53 @@ class Supervisor:
         """Starts of the group, or of a worker of it alone, beside the first."""
         return len(self._attempts) + sum(len(a.replacements) for a in self._attempts) + len(self._replacements)
 
+    def _changes(self) -> str:
+        """Returns what is not as at the first start, for the line that tells the progress."""
+        count = self._num_restarts
+        text = "" if not count else f", {count} restart{'s' if count > 1 else ''}"
+        if self._num_workers < self._options.most_workers:
+            text += f", {self._num_workers} of {self._options.most_workers} workers"
+        return text
+
     def _replaces(self, failure: Failure, watch: GroupWatch) -> bool:
         """Starts another process in the place of one that failed, if the rest can go on meanwhile."""
         if failure.worker is None or not watch.can_replace(failure):
             return False
-        if self._num_restarts >= self._options.max_restarts:
+        if not self._policy.may_restart(self._clock()):
             return False
         self._replacements.append(failure.cause)
         self._launcher.replace(failure.worker)
         watch.replaced(failure.worker, self._clock())
         _logger.warning("process %d is replaced: %s", failure.worker, _described(failure))
-        _progress.info("restart %d of %d: %s", self._num_restarts, self._options.max_restarts, failure.cause)
+        self._note_restart(failure)
+        return True
+
+    def _note_restart(self, failure: Failure, *, delay_s: float = 0.0) -> None:
+        now_s = self._clock()
+        self._policy.restarted(now_s)
+        wait = f" in {delay_s:g} s" if delay_s else ""
+        number, most = self._policy.num_recent(now_s), self._options.max_restarts
+        _progress.info("restart %d of %d%s: %s", number, most, wait, failure.cause)
+
+    def _wait(self, seconds: float, signals: "_Signals") -> None:
+        end_s = self._clock() + seconds
+        while self._clock() < end_s:
+            signals.raise_if_caught(self._run_dir)
+            self._sleep(_POLL_S)
+
+    def _shrinks(self, failure: Failure) -> bool:
+        """Goes on with fewer workers, if some cannot be had and that is allowed."""
+        lost = failure.num_lost if failure.kind == "too_few" else self._policy.num_lost
+        if not lost:
+            return False
+        smaller = [size for size in self._options.sizes if size < self._num_workers]
+        if not smaller:
+            return False
+        before = self._num_workers
+        self._num_workers = max((size for size in smaller if size <= before - lost), default=smaller[0])
+        self._policy.resized()
+        _logger.warning("the group goes on with %d of %d workers", self._num_workers, before)
+        _progress.info("going on with %d of %d workers: %s", self._num_workers, before, failure.cause)
         return True
 
     def _outcome(self, finished: "_Finished") -> TrainingOutcome:
@@ -218,15 +286,6 @@ class Supervisor:
             seconds=round(self._clock() - self._begin_s, 3),
         )
 
-    def _fails_alike(self, failure: Failure) -> bool:
-        """Whether a worker's own error came at the same step as in the attempt before: it would come again.
-
-        A killed worker, and the echo of a peer's end, may have any cause outside.
-        """
-        if failure.is_own_error and len(self._attempts) > 1:
-            return self._attempts[-1].cause == self._attempts[-2].cause
-        return False
-
     def _raise_unless_worth_another(self, failure: Failure) -> None:
         if failure.kind == "user":
             raise ConfigurationError(f"{failure.cause}\nThe worker's log: {failure.log_path}")
@@ -235,14 +294,10 @@ class Supervisor:
                 f"the disk is full: {_described(failure)}\nMake room, or give another --root, and run the same "
                 "command again: training goes on from its last complete checkpoint."
             )
-        if self._fails_alike(failure):
-            raise StepFailed(f"training failed twice in the same way, so it is not tried again: {_described(failure)}")
-        if self._num_restarts > self._options.max_restarts:
+        reason = self._policy.reason_to_stop(len(self._attempts), self._clock())
+        if reason is not None:
             earlier = "".join(f"\nAttempt {a.attempt}: {a.cause}" for a in self._attempts[-1 - _NUM_EARLIER : -1])
-            raise StepFailed(
-                f"training failed in attempt {len(self._attempts)}, and max_restarts: {self._options.max_restarts} "
-                f"allows no more: {_described(failure)}{earlier}"
-            )
+            raise StepFailed(f"{reason}: {_described(failure)}{self._policy.traceback()}{earlier}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -256,9 +311,9 @@ class _Finished:
 class _ProgressReport:
     """Tells how far an attempt is, when there is news, at most twice a second."""
 
-    def __init__(self, *, options: TrainOptions, restarts: Callable[[], int]) -> None:
+    def __init__(self, *, options: TrainOptions, changes: Callable[[], str]) -> None:
         self._options = options
-        self._count_restarts = restarts
+        self._changes = changes
         self._next_s = 0.0
         self._said = ""
         self._first: WorkerEvent | None = None
@@ -272,17 +327,12 @@ class _ProgressReport:
         num_records = (self._last.total_records or 0) - (self._first.total_records or 0)
         return round(num_records / (self._last.time - self._first.time), 1) or None
 
-    @property
-    def _restarts(self) -> str:
-        count = self._count_restarts()
-        return "" if not count else f", {count} restart{'s' if count > 1 else ''}"
-
     def report(self, watch: GroupWatch, now_s: float) -> None:
         self._last = watch.chief
         self._first = self._first or self._last
         if now_s < self._next_s:
             return
-        text = "evaluating and exporting" + self._restarts if watch.is_exporting else self._line(self._last)
+        text = "evaluating and exporting" + self._changes() if watch.is_exporting else self._line(self._last)
         if text and text != self._said:
             _progress.info(text)
             self._said, self._next_s = text, now_s + _PROGRESS_S
@@ -291,13 +341,13 @@ class _ProgressReport:
         if event is None:
             return ""
         if not event.step:
-            return "run_fn trains" + self._restarts
+            return "run_fn trains" + self._changes()
         parts = [f"step {event.step}/{self._options.num_steps}"]
         if event.loss is not None:
             parts.append(f"loss {event.loss:.3f}")
         if event.examples_per_s is not None:
             parts.append(f"{event.examples_per_s:,.0f} examples/s")
-        return ", ".join(parts) + self._restarts
+        return ", ".join(parts) + self._changes()
 
 
 class _Signals:
@@ -326,7 +376,8 @@ def _caught_signals() -> Iterator[_Signals]:
     if threading.current_thread() is not threading.main_thread():
         yield signals  # Python gives signals to the main thread alone
         return
-    numbers = (signal.SIGTERM, signal.SIGINT)
+    # A shell starts what runs in its background with SIGINT ignored: it stays so.
+    numbers = [n for n in (signal.SIGTERM, signal.SIGINT) if signal.getsignal(n) is not signal.SIG_IGN]
     before = {number: signal.signal(number, signals.handle) for number in numbers}
     try:
         yield signals

@@ -48,7 +48,9 @@ class Task:
                 raise ValueError(
                     f"TF_CONFIG: {text!r} is not allowed; give cluster and task, with type and index"
                 ) from e
-        wanted, given = options.processes, {role: len(addresses) for role, addresses in task.cluster.items()}
+        given = {role: len(addresses) for role, addresses in task.cluster.items()}
+        size = given.get("worker", 0)
+        wanted = options.with_workers(size).processes if size in options.sizes else options.processes
         if given != wanted or not 0 <= task.index < wanted.get(task.role, 0):
             raise ValueError(
                 f"TF_CONFIG: {task.role} {task.index} of {given} is not allowed; the specification asks for {wanted}"

@@ -18,14 +18,24 @@ from lockstep.components.trainer.step import TrainStep
 __all__ = ["WorkFolder", "training_key"]
 
 # What only says how the workers are watched: a training goes on from its checkpoint although one of these changed.
-_WATCHING_OPTIONS = ("base_port", "max_restarts", "start_timeout_s", "heartbeat_timeout_s", "attempt_timeout_s")
+_WATCHING_OPTIONS = (
+    "base_port",
+    "max_restarts",
+    "restart_window_s",
+    "restart_delay_s",
+    "max_restart_delay_s",
+    "start_timeout_s",
+    "heartbeat_timeout_s",
+    "attempt_timeout_s",
+)
 
 
 def training_key(step: TrainStep, inputs: Mapping[str, Sequence[str]], code_fingerprint: str) -> str:
     """Returns a name for a training, which another one shares only if it would make the same model.
 
     Args:
-      step: What is trained. Where its files are, and how its workers are watched, does not count.
+      step: What is trained. Where its files are, how its workers are watched, and how many there are does not count:
+        records and steps are the same for any number. It does beside a ``run_fn``, which sees to that itself.
       inputs: Name of the input -> what tells the data of its artifacts from others: URI and fingerprint.
       code_fingerprint: Of Lockstep and the user's modules; may be empty where nobody computes it.
     """
@@ -33,6 +43,8 @@ def training_key(step: TrainStep, inputs: Mapping[str, Sequence[str]], code_fing
     del document["work_dir"]
     for name in _WATCHING_OPTIONS:
         del document["options"][name]
+    if step.run_fn is None:
+        del document["options"]["workers"]
     content = [document, {name: list(values) for name, values in inputs.items()}, code_fingerprint]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
 

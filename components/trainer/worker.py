@@ -5,6 +5,8 @@ How it is started and what it says is in ``spec.py`` and ``heartbeat.py``.
 
 import argparse
 import ctypes
+import dataclasses
+import faulthandler
 import os
 import signal
 import sys
@@ -16,14 +18,15 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from lockstep.components.errors import UserError
-from lockstep.components.trainer.heartbeat import Reporter
-from lockstep.components.trainer.spec import TrainSpec
+from lockstep.components.trainer.heartbeat import EventName, Reporter
+from lockstep.components.trainer.spec import TrainOptions, TrainSpec
 from lockstep.components.trainer.task import Task
 
 EXIT_FAILED = 1
 EXIT_USER_ERROR = 2
 EXIT_ORPHANED = 3
 
+_DUMP_SHARE = 0.8
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
@@ -39,9 +42,10 @@ def main(arguments: Sequence[str]) -> NoReturn:
         end_at_eof(sys.stdin.buffer)
     spec = TrainSpec.from_json(options.spec_path.read_text(encoding="utf-8"))
     task = Task.from_tf_config(os.environ.get("TF_CONFIG"), spec.options)
+    spec = dataclasses.replace(spec, options=spec.options.with_workers(task.num_workers))
     # Appended: a folder of the user's called `components` or `tests` must not shadow an installed package.
     sys.path.extend(path for path in spec.import_paths if path not in sys.path)
-    reporter = Reporter(task.number, sys.stdout)
+    reporter = Reporter(task.number, sys.stdout, on_line=StackDump(spec.options).heard)
     if task.is_server:
         from lockstep.components.trainer.server import serve
 
@@ -67,11 +71,11 @@ def run(spec: TrainSpec, task: Task, reporter: Reporter, *, attempt: int) -> int
     except SystemExit as e:  # nobody but the user's code calls sys.exit, in a layer for instance
         traceback.print_exc()
         message = f"the user's code ended the training: SystemExit: {e}"
-        reporter.say("failed", message=message, traceback=traceback.format_exc(), user_error=True)
+        reporter.say("failed", step=reporter.step, message=message, traceback=traceback.format_exc(), user_error=True)
         return EXIT_USER_ERROR
     except Exception as e:  # noqa: BLE001  the boundary of the process: the supervisor gets the cause
         traceback.print_exc()
-        reporter.say("failed", message=f"{type(e).__name__}: {e}", traceback=traceback.format_exc())
+        reporter.say("failed", step=reporter.step, message=f"{type(e).__name__}: {e}", traceback=traceback.format_exc())
         return EXIT_FAILED
     reporter.say("done", **done)
     return 0
@@ -93,6 +97,30 @@ def _run_function(spec: TrainSpec, task: Task, reporter: Reporter, attempt: int)
 
     run_function.run(spec, task, reporter, attempt=attempt)
     return {"step": spec.options.num_steps, "digest": ""}
+
+
+class StackDump:
+    """Writes the stack of each thread to standard error shortly before a silent worker counts as stuck.
+
+    The supervisor sees that it is stuck, and only the process itself can say where. A thread of the interpreter's own
+    writes, so that code which never gives the interpreter to others is seen too.
+
+    Args:
+      options: Of the training.
+    """
+
+    def __init__(self, options: TrainOptions) -> None:
+        self._starting_s = _DUMP_SHARE * options.start_timeout_s
+        self._training_s = _DUMP_SHARE * options.heartbeat_timeout_s
+        self._is_starting = True
+
+    def heard(self, event: EventName) -> None:
+        """Takes in that the worker is alive."""
+        if event in ("done", "failed"):
+            faulthandler.cancel_dump_traceback_later()
+            return
+        self._is_starting = self._is_starting and event not in ("heartbeat", "exporting")
+        faulthandler.dump_traceback_later(self._starting_s if self._is_starting else self._training_s)
 
 
 def end_after(seconds: float, reporter: Reporter) -> None:

@@ -116,7 +116,8 @@ def _tfx_spec(pipeline: tfx_pipeline.Pipeline, image: str) -> dict[str, Any]:
 
 def _defaults(config: PipelineConfig) -> dict[str, str | int]:
     steps = {} if config.train.steps is None else {"train_steps": config.train.steps}
-    return {"data_path": config.data.path, **steps, "train_workers": config.train.workers}
+    workers = {"train_workers": config.train.workers} if isinstance(config.train.workers, int) else {}
+    return {"data_path": config.data.path, **steps, **workers}
 
 
 def _check_paths(config: PipelineConfig) -> None:

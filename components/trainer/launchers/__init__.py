@@ -8,7 +8,21 @@ import dataclasses
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["Launcher", "WorkerGroup", "WorkerStatus"]
+__all__ = ["Launcher", "TooFewPlaces", "WorkerGroup", "WorkerStatus"]
+
+
+class TooFewPlaces(Exception):
+    """There is room for a part of a group.
+
+    Args:
+      error: To be raised where a smaller group is not allowed.
+      available: For so many workers there is room, 1 or more.
+    """
+
+    def __init__(self, error: Exception, *, available: int) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.available = available
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,6 +89,7 @@ class Launcher(Protocol):
         """Starts every worker, or none; returns without waiting for them.
 
         Raises:
+          TooFewPlaces: There is room for fewer workers.
           StepFailed: They cannot be started, and another try would not help.
         """
 

@@ -4,6 +4,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 from lockstep.components.errors import ConfigurationError
+from lockstep.components.trainer.launchers import TooFewPlaces
 
 __all__ = ["deal_gpus", "visible_gpus"]
 
@@ -35,13 +36,17 @@ def deal_gpus(gpus: Sequence[str], *, num_workers: int, devices_per_worker: int)
 
     Raises:
       ConfigurationError: There are GPUs, but too few: two processes on one would wait for each other for ever.
+      TooFewPlaces: The same, and they are enough for fewer workers.
     """
     needed = num_workers * devices_per_worker
     if gpus and len(gpus) < needed:
-        raise ConfigurationError(
+        error = ConfigurationError(
             f"workers: {num_workers} with devices_per_worker: {devices_per_worker} needs {needed} GPUs, this machine "
             f"has {len(gpus)}; give smaller numbers, or hide the GPUs ({VARIABLE}=-1) to train on the CPU"
         )
+        if available := len(gpus) // devices_per_worker:
+            raise TooFewPlaces(error, available=available)
+        raise error
     return tuple(
         tuple(gpus[worker * devices_per_worker : (worker + 1) * devices_per_worker]) for worker in range(num_workers)
     )

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import errno
 import json
 import logging
 import os
@@ -12,13 +13,14 @@ import time
 from pathlib import Path
 
 from lockstep.components.errors import StepFailed
-from lockstep.components.trainer.launchers import WorkerGroup, WorkerStatus, gpus
+from lockstep.components.trainer.launchers import TooFewPlaces, WorkerGroup, WorkerStatus, gpus
 from lockstep.components.trainer.spec import RunFiles
 
 __all__ = ["LocalLauncher"]
 
 _HOST = "127.0.0.1"
 _STOP_TIMEOUT_S = 30.0  # only a process that hangs inside the kernel outlives SIGKILL for so long
+_NO_ROOM = (errno.EAGAIN, errno.ENOMEM)  # what fork says of too many processes, and of too little memory
 _MAX_LINE_BYTES = 1 << 20  # output without line ends must not fill the supervisor's memory
 
 _logger = logging.getLogger(__name__)
@@ -49,6 +51,7 @@ class LocalLauncher:
         Raises:
           StepFailed: A port from ``base_port`` is in use, or the system refuses a file or a process.
           ConfigurationError: The machine has GPUs, but too few.
+          TooFewPlaces: It has GPUs, memory or processes left for fewer workers.
         """
         if self._workers:
             raise RuntimeError("start: the group of the last start still runs; stop it first")
@@ -62,8 +65,12 @@ class LocalLauncher:
             for number in range(len(group.members)):
                 self._workers.append(_start_worker(_Place(group, number, tuple(ports), dealt)))
         except OSError as e:
+            started = len(self._workers)
             self.stop()
-            raise StepFailed(f"workers cannot be started on this machine: {e}") from e
+            error = StepFailed(f"workers cannot be started on this machine: {e}")
+            if started and e.errno in _NO_ROOM:
+                raise TooFewPlaces(error, available=started) from e
+            raise error from e
         except BaseException:
             self.stop()
             raise

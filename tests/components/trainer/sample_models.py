@@ -1,6 +1,8 @@
 """Model functions that the tests' specifications name, imported by the worker processes."""
 
 import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -93,3 +95,45 @@ def double_model(inputs: Any) -> keras.Model:
     joined = keras.layers.Concatenate(dtype="float64")([keras.ops.cast(features["fare"], "float64"), company])
     hidden = keras.layers.Dense(8, activation="relu", dtype="float64")(joined)
     return keras.Model(features, keras.layers.Dense(1, activation="sigmoid", dtype="float64")(hidden))
+
+
+class Watched(keras.layers.Layer):
+    """Notes the ids of the records of each step in the worker's own folder; obeys what a test asks for by a file.
+
+    Args:
+      pause_s: Seconds that each step takes at least.
+      spin_file: Where this file is, worker 1 removes it and loops for ever, as a user's code might.
+    """
+
+    def __init__(self, pause_s: float, spin_file: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._pause_s, self._spin_file = pause_s, Path(spin_file)
+
+    def call(self, record_id: Any, fare: Any, training: bool = False) -> Any:
+        """Returns the fares."""
+        import tensorflow as tf
+
+        if not training:
+            return fare
+        with tf.control_dependencies([tf.numpy_function(self._note, [record_id], tf.int64)]):
+            return tf.identity(fare)
+
+    def _note(self, record_id: Any) -> Any:
+        attempt = sys.argv[sys.argv.index("--attempt") + 1]
+        with Path(f"attempt-{attempt}.ids").open("a", encoding="utf-8") as file:
+            file.write(" ".join(str(one) for one in record_id.ravel()) + "\n")
+        time.sleep(self._pause_s)
+        if Path.cwd().name == "worker-1" and self._spin_file.exists():
+            self._spin_file.unlink()
+            while True:
+                pass
+        return record_id
+
+
+def watched_model(inputs: Any) -> keras.Model:
+    """One feature; parameters: those of `Watched`."""
+    record_id = keras.Input((1,), dtype="int64", name="record_id")
+    fare = keras.Input((1,), dtype="float32", name="fare")
+    hidden = keras.layers.Dense(8, activation="relu")(Watched(**inputs.parameters)(record_id, fare))
+    outputs = keras.layers.Dense(1, activation="sigmoid")(keras.layers.Dropout(0.1)(hidden))
+    return keras.Model({"record_id": record_id, "fare": fare}, outputs)

@@ -9,6 +9,7 @@ import pytest
 
 from lockstep.components.trainer.schedule_options import ScheduleOptions
 from lockstep.components.trainer.spec import ModelOptions, RunFiles, TrainOptions, TrainSpec, worker_command
+from lockstep.components.trainer.worker_range import WorkerRange
 
 SPEC = TrainSpec(
     options=TrainOptions(workers=4, base_port=4000),
@@ -58,6 +59,8 @@ def test_whole_numbers_are_taken_for_floats() -> None:
         ({"train_files": []}, r"train_files: \(\) is not allowed; give at least one"),
         ({"options": {"workers": True}}, "spec.options.workers: True is not allowed"),
         ({"options": {"workers": 1.5}}, "spec.options.workers: 1.5 is not allowed"),
+        ({"options": {"workers": {"min": 1}}}, "spec.options.workers: .*'max'"),
+        ({"options": {"workers": {"min": 1, "most": 2}}}, "spec.options.workers: unknown key 'most'"),
         ({"options": {"base_port": "80"}}, "spec.options.base_port: '80' is not allowed"),
     ],
 )
@@ -202,3 +205,40 @@ def test_a_mesh_survives_the_document() -> None:
     spec = dataclasses.replace(SPEC, options=options)
     assert TrainSpec.from_json(spec.to_json()) == spec
     assert (options.num_devices, TrainOptions(devices_per_worker=3).num_devices) == (4, 3)
+
+
+def test_a_range_of_workers_has_the_sizes_that_divide_the_shards() -> None:
+    """24 shards of 240 records, 2 devices a worker: 5 and 7 to 11 are left out."""
+    options = TrainOptions(workers=WorkerRange(min=1, max=12), batch_size=240, devices_per_worker=2)
+    assert options.sizes == (1, 2, 3, 4, 6, 12)
+    assert (options.most_workers, options.processes) == (12, {"worker": 12})
+    assert options.with_workers(3).sizes == (3,)
+    assert TrainOptions(workers=4).sizes == (4,)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"workers": (2, 5)}, "workers: 5 is not allowed with batch_size: 240"),
+        ({"workers": (5, 6)}, "workers: 5 is not allowed with batch_size: 240"),
+        (
+            {"workers": (1, 4), "accumulate": 60, "batch_size": 480},
+            "accumulate: 60 is not allowed; each device has 120",
+        ),
+        ({"workers": (1, 2), "strategy": "one_device"}, "workers: .* strategy one_device has a number of its own"),
+        ({"workers": (1, 2), "strategy": "parameter_server"}, "workers: .* strategy parameter_server"),
+        ({"workers": (1, 8), "base_port": 65529}, "base_port: 65529 is not allowed; give a port from 1024 to 65528"),
+    ],
+)
+def test_a_range_of_workers_that_cannot_be_used_is_refused(options: dict[str, Any], message: str) -> None:
+    """Its ends must be allowed as numbers are."""
+    least, most = options.pop("workers")
+    with pytest.raises(ValueError, match=message):
+        TrainOptions(workers=WorkerRange(min=least, max=most), **options)
+
+
+@pytest.mark.parametrize(("least", "most"), [(0, 1), (-1, 2), (3, 2)])
+def test_a_range_has_a_lower_and_an_upper_end(least: int, most: int) -> None:
+    """In this order."""
+    with pytest.raises(ValueError, match=r"m(in|ax): -?\d is not allowed"):
+        WorkerRange(min=least, max=most)

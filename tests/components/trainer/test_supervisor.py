@@ -12,10 +12,11 @@ import pytest
 
 from lockstep.components.errors import ConfigurationError, StepFailed
 from lockstep.components.trainer.heartbeat import WorkerEvent
-from lockstep.components.trainer.launchers import WorkerGroup, WorkerStatus
+from lockstep.components.trainer.launchers import TooFewPlaces, WorkerGroup, WorkerStatus
 from lockstep.components.trainer.spec import TrainOptions
 from lockstep.components.trainer.summary import TrainingOutcome
 from lockstep.components.trainer.supervisor import Supervisor
+from lockstep.components.trainer.worker_range import WorkerRange
 
 ABORTED = (
     "Traceback (most recent call last):\n"
@@ -122,6 +123,11 @@ def training(worker: int, *, first: int = 0, until_s: float = 4.0) -> Script:
     return script
 
 
+def saved(worker: int, at_s: float, *, step: int) -> tuple[float, str]:
+    """A checkpoint that a worker tells of."""
+    return at_s, event("checkpoint", worker, step=step)
+
+
 def finishing(worker: int, *, first: int = 0, digest: str = "d") -> Script:
     """A worker that does two steps and exports."""
     return [
@@ -226,7 +232,7 @@ def test_restarts_are_bounded(tmp_path: Path) -> None:
     with pytest.raises(StepFailed) as caught:
         run.run()
     message = str(caught.value)
-    assert "failed in attempt 3, and max_restarts: 2 allows no more" in message
+    assert "failed in attempt 3, and max_restarts: 2 allows no more within restart_window_s: 3600" in message
     assert "worker 1 was killed by SIGSEGV at step 2" in message
     assert str(tmp_path / "worker-1.attempt-3.log") in message
     assert "Segmentation fault" not in message  # the log has it
@@ -238,7 +244,8 @@ def test_restarts_are_bounded(tmp_path: Path) -> None:
 def test_only_the_last_attempts_are_told(tmp_path: Path) -> None:
     """Beside the last cause three earlier ones, a line each."""
     attempts: list[list[Script]] = [
-        [training(0, until_s=60), [*training(1, until_s=3 + i), (3.2 + i, -signal.SIGKILL)]] for i in range(6)
+        [training(0, until_s=60), [*training(1, until_s=3 + i), saved(1, 3.1 + i, step=1 + i), (3.2 + i, -9)]]
+        for i in range(6)
     ]
     with pytest.raises(StepFailed) as caught:
         training_of(tmp_path, *attempts, max_restarts=5).run()
@@ -321,7 +328,7 @@ def test_replacements_are_bounded_as_restarts(tmp_path: Path) -> None:
         max_restarts=1,
         **PARAMETER_SERVER,
     )
-    with pytest.raises(StepFailed, match="max_restarts: 1 allows no more: worker 0 was killed by SIGKILL"):
+    with pytest.raises(StepFailed, match=r"max_restarts: 1 allows no more within .*: worker 0 was killed by SIGKILL"):
         run.run()
     assert run.launcher.calls == ["start", "replace 1", "stop"]
 
@@ -340,8 +347,10 @@ def test_an_error_that_comes_again_is_not_tried_again(tmp_path: Path) -> None:
         run.run()
     log_path = tmp_path / "worker-1.attempt-2.log"
     assert str(caught.value) == (
-        "training failed twice in the same way, so it is not tried again: "
-        f"worker 1 failed at step 2: RuntimeError: shard 7 is broken; log: {log_path}"
+        "training failed twice at step 2 in the same way, so it is not tried again: "
+        f"worker 1 failed at step 2: RuntimeError: shard 7 is broken; log: {log_path}\n"
+        "  Traceback (most recent call last):\n    File x.py, line 1\n  RuntimeError: shard 7 is broken\n"
+        "Attempt 1: worker 1 failed at step 2: RuntimeError: shard 7 is broken"
     )
     assert len(run.supervisor.attempts) == 2
 
@@ -431,7 +440,7 @@ def test_tracing_belongs_to_the_start(tmp_path: Path) -> None:
 
 def test_silence_is_a_failure(tmp_path: Path) -> None:
     """No worker says anything for ``heartbeat_timeout_s``: the group is stuck and starts again."""
-    run = training_of(tmp_path, [training(0, until_s=5), training(1)], [finishing(0), finishing(1)])
+    run = training_of(tmp_path, [training(0, until_s=7), training(1)], [finishing(0), finishing(1)])
     outcome = run.run()
     cause = "worker 1 gave no sign of life for heartbeat_timeout_s: 10, at step 2"
     assert (outcome.attempts[0].worker, outcome.attempts[0].cause) == (1, cause)
@@ -533,6 +542,128 @@ def test_a_launcher_that_cannot_start_is_not_tried_again(tmp_path: Path) -> None
             launcher=launcher, options=TrainOptions(), run_dir=tmp_path, command=command, clock=clock, sleep=clock.sleep
         ).run()
     assert launcher.calls == ["start", "stop"]
+
+
+def killed_at_start(worker: int) -> list[Script]:
+    """A group of which one worker is killed before its first step; its peers wait for it."""
+    scripts: list[Script] = [[(0.1, event("started", index))] for index in range(worker + 1)]
+    scripts[worker].append((1.0, -signal.SIGKILL))
+    return scripts
+
+
+def test_the_first_restart_is_at_once_and_the_next_ones_wait(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Twice as long each time until a checkpoint is written; a person is told."""
+    caplog.set_level(logging.INFO, logger="lockstep.progress")
+    finished: list[Script] = [finishing(0), finishing(1)]
+    got_on: list[Script] = [[*training(0, until_s=60), saved(0, 60.5, step=60)], [*training(1), (61.0, -9)]]
+    attempts = [[*killed_at_start(0), []], killed_at_start(1), [training(0), [*training(1), (4.2, -9)]], got_on]
+    run = training_of(
+        tmp_path, *attempts, finished, max_restarts=9, restart_delay_s=8, max_restart_delay_s=12, heartbeat_timeout_s=99
+    )
+    outcome = run.run()
+    pairs = zip(outcome.attempts, outcome.attempts[1:], strict=False)
+    assert [round(after.start_s - before.end_s) for before, after in pairs] == [0, 8, 12, 0]
+    messages = [record.message for record in caplog.records if record.message.startswith("restart")]
+    assert messages[0] == "restart 1 of 9: worker 0 was killed by SIGKILL while starting"
+    assert messages[1] == "restart 2 of 9 in 8 s: worker 1 was killed by SIGKILL while starting"
+
+
+def test_a_signal_ends_the_wait_before_a_restart(tmp_path: Path) -> None:
+    """Nobody waits an hour for a training that was told to end."""
+    clock = Clock()
+
+    def sleep(seconds: float) -> None:
+        clock.sleep(seconds)
+        if clock.now_s > 1010:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    launcher = ScriptedLauncher(clock, killed_at_start(1), killed_at_start(1))
+    options = TrainOptions(workers=2, restart_delay_s=3600, max_restart_delay_s=3600)
+    with pytest.raises(StepFailed, match="interrupted by SIGTERM"):
+        Supervisor(
+            launcher=launcher, options=options, run_dir=tmp_path, command=command, clock=clock, sleep=sleep
+        ).run()
+    assert clock.now_s < 1011
+    assert launcher.calls == ["start", "stop"] * 2
+
+
+def test_a_process_that_dies_alike_is_not_tried_again(tmp_path: Path) -> None:
+    """The same worker by the same signal at the same step, three times: restarts that are left are not used."""
+    attempt: list[Script] = [training(0, until_s=60), [*training(1), (4.2, -signal.SIGSEGV)]]
+    with pytest.raises(StepFailed) as caught:
+        training_of(tmp_path, *[attempt] * 4, max_restarts=9).run()
+    assert str(caught.value).startswith(
+        "training failed 3 times in a row at step 2 in the same way, so it is not tried again: "
+        f"worker 1 was killed by SIGSEGV at step 2; log: {tmp_path / 'worker-1.attempt-3.log'}"
+    )
+
+
+ELASTIC = {"workers": WorkerRange(min=1, max=3), "batch_size": 240, "max_restarts": 2}
+
+
+def test_a_group_goes_on_without_a_worker_that_dies_at_every_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Killed before its first step twice running, it cannot be had: one fewer, and restarts are counted anew."""
+    caplog.set_level(logging.INFO, logger="lockstep.progress")
+    dying = [training(0, until_s=60), [*training(1), (4.2, -signal.SIGKILL)]]
+    run = training_of(
+        tmp_path, *[killed_at_start(2)] * 2, dying, [finishing(0, first=9), finishing(1, first=9)], **ELASTIC
+    )
+    outcome = run.run()
+    assert [attempt.num_workers for attempt in outcome.attempts] == [3, 3, 2, 2]
+    assert (outcome.num_workers, outcome.restarts) == (2, 3)
+    messages = [record.message for record in caplog.records if record.name == "lockstep.progress"]
+    assert messages[0] == "starting 3 workers"
+    assert "going on with 2 of 3 workers: worker 2 was killed by SIGKILL while starting" in messages
+    assert "restart 1 of 2: worker 1 was killed by SIGKILL at step 2" in messages
+    assert messages[-1] == "evaluating and exporting, 3 restarts, 2 of 3 workers"
+
+
+def test_a_group_loses_all_workers_that_are_never_heard(tmp_path: Path) -> None:
+    """Two of three that stay silent until the start's deadline: one is left."""
+    silent: list[Script] = [[(0.1, event("started", 0))], [], []]
+    outcome = training_of(tmp_path, silent, silent, [finishing(0)], **ELASTIC).run()
+    assert [attempt.num_workers for attempt in outcome.attempts] == [3, 3, 1]
+
+
+def test_a_group_does_not_shrink_under_its_least(tmp_path: Path) -> None:
+    """With ``min`` workers it is restarted as any group, and ends by its bounds."""
+    attempts = [killed_at_start(2)] * 2 + [killed_at_start(1)] * 3
+    with pytest.raises(StepFailed, match="failed 3 times in a row while starting in the same way"):
+        training_of(tmp_path, *attempts, **{**ELASTIC, "workers": WorkerRange(min=2, max=3)}).run()
+
+
+def test_an_error_of_a_worker_s_own_makes_no_group_smaller(tmp_path: Path) -> None:
+    """A worker that tells why it fails is there."""
+    told: list[Script] = [[], [], [(0.1, event("started", 2)), (1.0, event("failed", 2, message="OSError: x"))]]
+    with pytest.raises(StepFailed, match="failed twice while starting in the same way"):
+        training_of(tmp_path, told, told, **ELASTIC).run()
+
+
+@pytest.mark.parametrize(("least", "expected"), [(1, [3, 2]), (3, None)])
+def test_a_launcher_with_fewer_places_makes_the_group_smaller(
+    tmp_path: Path, least: int, expected: list[int] | None
+) -> None:
+    """At once, where that is allowed; else the launcher's own error is the end."""
+
+    class Small(ScriptedLauncher):
+        def start(self, group: WorkerGroup) -> None:
+            if group.num_workers > 2:
+                raise TooFewPlaces(ConfigurationError("workers: 3 needs 3 GPUs"), available=2)
+            super().start(group)
+
+    clock = Clock()
+    launcher = Small(clock, [finishing(0), finishing(1)])
+    options = TrainOptions(**{**ELASTIC, "workers": WorkerRange(min=least, max=3)})
+    supervisor = Supervisor(
+        launcher=launcher, options=options, run_dir=tmp_path, command=command, clock=clock, sleep=clock.sleep
+    )
+    if expected is None:
+        with pytest.raises(ConfigurationError, match="workers: 3 needs 3 GPUs"):
+            supervisor.run()
+    else:
+        assert [attempt.num_workers for attempt in supervisor.run().attempts] == expected
 
 
 def test_progress_is_told_at_most_twice_a_second(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

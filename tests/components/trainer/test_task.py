@@ -7,6 +7,7 @@ import pytest
 
 from lockstep.components.trainer.spec import TrainOptions
 from lockstep.components.trainer.task import Task
+from lockstep.components.trainer.worker_range import WorkerRange
 
 
 def tf_config(index: Any, *addresses: str) -> str:
@@ -29,6 +30,16 @@ def test_a_group_that_is_not_the_specified_one_is_refused(text: str | None, work
     """The message names the variable."""
     with pytest.raises(ValueError, match="TF_CONFIG"):
         Task.from_tf_config(text, TrainOptions(workers=workers))
+
+
+def test_a_group_may_have_each_size_of_its_range() -> None:
+    """And no other."""
+    options = TrainOptions(workers=WorkerRange(min=2, max=4), batch_size=64, num_virtual_shards=4)
+    for addresses in (("a:1", "a:2"), ("a:1", "a:2", "a:3", "a:4")):
+        assert Task.from_tf_config(tf_config(1, *addresses), options).num_workers == len(addresses)
+    for addresses in (("a:1",), ("a:1", "a:2", "a:3")):
+        with pytest.raises(ValueError, match="TF_CONFIG"):
+            Task.from_tf_config(tf_config(0, *addresses), options)
 
 
 def test_a_task_of_a_group_with_parameter_servers_knows_its_number() -> None:

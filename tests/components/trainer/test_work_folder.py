@@ -12,6 +12,7 @@ from lockstep.components.errors import ConfigurationError, StepFailed
 from lockstep.components.trainer.spec import ModelOptions, TrainOptions
 from lockstep.components.trainer.step import TrainStep
 from lockstep.components.trainer.work_folder import WorkFolder, training_key
+from lockstep.components.trainer.worker_range import WorkerRange
 
 STEP = TrainStep(
     options=TrainOptions(), model=ModelOptions(parameters={"units": 8}), label="y", label_kind="binary", work_dir="/w"
@@ -40,15 +41,40 @@ def test_another_model_has_another_key(other: str) -> None:
 
 def test_how_it_is_watched_does_not_change_the_key() -> None:
     """After "heartbeat_timeout_s is over" one raises it, and training goes on from its checkpoint."""
-    watched = with_options(heartbeat_timeout_s=300.0, start_timeout_s=300.0, max_restarts=9, base_port=5000)
+    watched = with_options(
+        heartbeat_timeout_s=300.0,
+        start_timeout_s=300.0,
+        max_restarts=9,
+        restart_window_s=60.0,
+        restart_delay_s=0.0,
+        max_restart_delay_s=5.0,
+        base_port=5000,
+    )
     moved = dataclasses.replace(watched, work_dir="/elsewhere")
     assert training_key(moved, INPUTS, "c") == training_key(STEP, INPUTS, "c")
 
 
+@pytest.mark.parametrize(("run_fn", "same"), [(None, True), ("module:run", False)])
+def test_another_number_of_workers_goes_on(run_fn: str | None, same: bool) -> None:
+    """Records and steps do not depend on it; what a ``run_fn`` keeps may."""
+    steps = [
+        dataclasses.replace(with_options(workers=workers, num_virtual_shards=8), run_fn=run_fn) for workers in (1, 4)
+    ]
+    assert (training_key(steps[0], INPUTS, "c") == training_key(steps[1], INPUTS, "c")) is same
+
+
+def test_a_range_of_workers_is_refused_beside_a_function_of_its_own() -> None:
+    """Lockstep does not deal the records there."""
+    with pytest.raises(ValueError, match="workers: a range is not allowed beside run_fn"):
+        dataclasses.replace(with_options(workers=WorkerRange(min=1, max=2)), run_fn="module:run")
+
+
 def test_a_step_reads_back_what_it_wrote() -> None:
     """The JSON form holds everything."""
-    step = dataclasses.replace(with_options(base_port=5000), import_paths=("/p",), eval_split=None)
-    assert TrainStep.from_json(step.to_json()) == step
+    for workers in (2, WorkerRange(min=1, max=3)):
+        options = with_options(base_port=5000, workers=workers)
+        step = dataclasses.replace(options, import_paths=("/p",), eval_split=None)
+        assert TrainStep.from_json(step.to_json()) == step
 
 
 def test_the_folder_goes_after_success(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """From a configuration to a package, and what is refused on the way."""
 
+import json
 import pathlib
 from typing import Any
 
@@ -71,6 +72,14 @@ def test_a_run_sets_data_steps_and_workers(hills: Project) -> None:
     }
     for step in ("ExampleGen", "ExampleGen-probe"):
         assert _tasks(package)[step]["inputs"]["parameters"]["data_path"] == {"componentInputParameter": "data_path"}
+
+
+def test_a_package_with_a_range_of_workers_has_no_parameter_for_them(hills: Project) -> None:
+    """Its default, a number, would take the place of the range."""
+    package = _compile(hills, _DATA, "train={workers: {min: 1, max: 3}, steps: 70}")
+    assert set(package.spec["root"]["inputDefinitions"]["parameters"]) == {"data_path", "train_steps"}
+    spec = _tasks(package)["DistributedTrainer"]["inputs"]["parameters"]["spec"]["runtimeValue"]["constant"]
+    assert json.loads(spec)["options"]["workers"] == {"min": 1, "max": 3}
 
 
 def test_a_package_with_epochs_has_no_parameter_for_steps(hills: Project) -> None:

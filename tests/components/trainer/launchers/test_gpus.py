@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.components.errors import ConfigurationError
+from lockstep.components.trainer.launchers import TooFewPlaces
 from lockstep.components.trainer.launchers.gpus import deal_gpus, visible_gpus
 
 
@@ -21,10 +22,13 @@ def test_a_machine_without_gpus_deals_none() -> None:
 
 def test_too_few_gpus_are_refused() -> None:
     """No two workers share one; the message has the numbers and the way out."""
-    with pytest.raises(
-        ConfigurationError, match=r"workers: 2 with devices_per_worker: 2 needs 4 GPUs, .* has 3; .*=-1"
-    ):
+    message = r"workers: 2 with devices_per_worker: 2 needs 4 GPUs, .* has 3; .*=-1"
+    with pytest.raises(TooFewPlaces, match=message) as caught:
         deal_gpus(["0", "1", "2"], num_workers=2, devices_per_worker=2)
+    assert caught.value.available == 1
+    assert isinstance(caught.value.error, ConfigurationError)
+    with pytest.raises(ConfigurationError, match="needs 2 GPUs, this machine has 1"):
+        deal_gpus(["0"], num_workers=1, devices_per_worker=2)
 
 
 @pytest.mark.parametrize(
