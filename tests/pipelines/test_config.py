@@ -134,7 +134,11 @@ def test_every_example_is_valid(name: str, tmp_path: pathlib.Path) -> None:
         (MINIMAL, ["train.workers=many"], "train.workers: 'many' is not allowed; give a whole number"),
         (MINIMAL, ["train.workers={min: 1}"], "train.workers.max: required, but not given"),
         (MINIMAL, ["train.workers={min: 2, max: 1}"], "train.workers.max: 1 is not allowed; give min: 2, or more"),
-        (MINIMAL, ["train.workers={min: 1, max: 2, mim: 1}"], "train.workers.mim: no such key; did you mean train.work"),
+        (
+            MINIMAL,
+            ["train.workers={min: 1, max: 2, mim: 1}"],
+            "train.workers.mim: no such key; did you mean train.work",
+        ),
         (MINIMAL, ["train.workers={min: 1, max: 5}"], "train.workers: 5 is not allowed with batch_size: 240"),
         (MINIMAL, ["train={steps: 5, epochs: 2}"], "train.epochs: 2 is not allowed; steps is given too"),
         (MINIMAL, ["train.schedule={kind: cosine, final: 2.0}"], "train.schedule.final: 2.0 is not allowed"),

@@ -222,8 +222,8 @@ def test_a_range_of_workers_has_the_sizes_that_divide_the_shards() -> None:
         ({"workers": (2, 5)}, "workers: 5 is not allowed with batch_size: 240"),
         ({"workers": (5, 6)}, "workers: 5 is not allowed with batch_size: 240"),
         (
-            {"workers": (1, 4), "accumulate": 60, "batch_size": 480},
-            "accumulate: 60 is not allowed; each device has 120",
+            {"workers": (1, 4), "accumulate": 240, "batch_size": 480},
+            "accumulate: 240 is not allowed; each device has 120",
         ),
         ({"workers": (1, 2), "strategy": "one_device"}, "workers: .* strategy one_device has a number of its own"),
         ({"workers": (1, 2), "strategy": "parameter_server"}, "workers: .* strategy parameter_server"),
