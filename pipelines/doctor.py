@@ -24,7 +24,7 @@ def examine(source: ConfigSource | None, root: pathlib.Path) -> Iterator[Finding
       source: A pipeline to look at as well: its data, its code, what it needs.
       root: Where runs are kept.
     """
-    workers = 1 if source is None else source.config.train.workers
+    workers = 1 if source is None else source.config.train.most_workers
     data_bytes = 0
     checks: list[Callable[[], Iterable[Finding]]] = [machine.check_packages, lambda: machine.check_processor(workers)]
     if source is not None:
