@@ -49,10 +49,11 @@ def _write_inputs(data: Path, folder: Path) -> None:
     from tensorflow_metadata.proto.v0 import schema_pb2
 
     from lockstep.components.example_gen.ingest import ingest
-    from lockstep.components.example_gen.options import DataOptions, Requirements
+    from lockstep.components.example_gen.options import STORED, DataOptions, Requirements
 
     manifest = ingest([str(data)], DataOptions(path=str(data)), folder / "examples", Requirements(), lambda: None)
-    types = {"int": schema_pb2.INT, "float": schema_pb2.FLOAT, "string": schema_pb2.BYTES}
+    stored = {"int": schema_pb2.INT, "float": schema_pb2.FLOAT, "string": schema_pb2.BYTES}
+    types: dict[str, int] = {kind: stored[name] for kind, name in STORED.items()}
     schema = schema_pb2.Schema(
         feature=[schema_pb2.Feature(name=name, type=types[kind]) for name, kind in manifest.types.items()]
     )

@@ -234,22 +234,28 @@ def find_objects(folder: str, pattern: str) -> tuple[StoredObject, ...]:
         )
 
 
-def fetch(objects: Sequence[StoredObject], folder: Path) -> dict[str, str]:
-    """Copies objects into a local folder, each below a folder of its own so that no two names meet.
+def fetch(objects: Sequence[StoredObject], folder: Path, root: str) -> dict[str, str]:
+    """Copies objects into a local folder, under the names that they have below a folder of the store.
 
     Args:
       objects: As ``find_objects`` returned them.
       folder: An empty folder.
+      root: URI of a folder that all objects are below.
 
     Returns:
       The local path of each, in their order, and its URI.
 
     Raises:
       DataError: One is gone.
-      ConfigurationError: No access.
+      ConfigurationError: No access, or a name is no file's, or one's and another's folder.
       StepFailed: The disk is full, the store does not answer, or one has another size by now.
     """
-    paths = [folder / f"{index:06d}" / item.uri.rsplit("/", 1)[1] for index, item in enumerate(objects)]
+    names = [_file_name(item.uri, root) for item in objects]
+    taken = {name.rpartition("/")[0] for name in names}
+    for item, name in zip(objects, names, strict=True):
+        if name in taken:
+            raise ConfigurationError(f"{item.uri}: is an object, and a folder of others; rename it")
+    paths = [folder / name for name in names]
     _fetch_all(objects, paths, folder)
     return {str(path): item.uri for path, item in zip(paths, objects, strict=True)}
 
@@ -265,11 +271,14 @@ def fetch_tree(uri: str, folder: Path) -> None:
     found = find_objects(uri, "**")
     if not found:
         raise DataError(f"{uri}: nothing is there")
-    names = [item.uri.removeprefix(uri.rstrip("/") + "/") for item in found]
-    for name in names:
-        if {"", ".", ".."} & set(name.split("/")):
-            raise ConfigurationError(f"{join(uri, name)}: no file can have this name; remove the object")
-    _fetch_all(found, [folder / name for name in names], folder)
+    _fetch_all(found, [folder / _file_name(item.uri, uri) for item in found], folder)
+
+
+def _file_name(uri: str, root: str) -> str:
+    name = uri.removeprefix(root.rstrip("/") + "/")
+    if {"", ".", ".."} & set(name.split("/")):
+        raise ConfigurationError(f"{uri}: no file can have this name; remove the object")
+    return name
 
 
 def _fetch_all(objects: Sequence[StoredObject], paths: Sequence[Path], folder: Path) -> None:

@@ -35,7 +35,7 @@ class Manifest:
 
     Args:
       shards: Split -> its files, in order.
-      types: Column -> int, float or string.
+      types: Column -> int, float, string, bool, timestamp, date, or a list of one of the first three.
       missing: Column -> rows without a value, of those written.
       dropped: Reason -> rows that were read and left out.
     """

@@ -1,67 +1,104 @@
-"""Conversion of the cells of a batch, row by row where one cannot be converted."""
+"""From rows as their file has them to batches of typed columns, but for rows with a cell that cannot be converted."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from lockstep.components.example_gen.columns import CellError
-from lockstep.components.example_gen.options import ColumnType
+from lockstep.components.example_gen.arrow_casts import arrow_type
+from lockstep.components.example_gen.conversion import convert
+from lockstep.components.example_gen.options import CellOptions, ColumnType
+from lockstep.components.example_gen.source import FaultList, Positions, RowBatch
 
-Convert = Callable[[pa.Array, ColumnType], pa.Array]
 
-
-def convert_rows(
-    values: Mapping[str, pa.Array],
-    types: Mapping[str, ColumnType],
-    convert: Convert,
-    reject: Callable[[int, str, str], None],
-) -> tuple[dict[str, pa.Array], npt.NDArray[np.bool_] | None]:
-    """Returns the converted columns of the rows all of whose cells can be, and which rows those are (None: all).
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RawRows:
+    """Some rows of a file, not converted yet.
 
     Args:
-      values: Columns of equal length; those of ``types`` at least.
-      types: The columns wanted.
-      convert: From values to their type; raises CellError for the first that cannot be.
-      reject: Called with row, column and problem of each row that is left out; may raise.
+      path: The file.
+      positions: Where each row is, as in ``RowBatch``.
+      columns: The columns that are wanted, of any type that ``convert`` takes.
+      hashed: As in ``RowBatch``.
+      raw: From the number of a row to its text, for those that are rejected.
     """
-    columns: dict[str, pa.Array] = {}
-    problems: dict[int, tuple[str, str]] = {}
-    for name, kind in types.items():
-        converted = _try(convert, values[name], kind)
-        if converted is not None:
-            columns[name] = converted
-            continue
-        for error in _failing(values[name], kind, convert):
-            problems.setdefault(error.row, (name, error.problem))
-    if not problems:
-        columns[name] = convert(values[name], kind)
-    if not problems:
-        return columns, None
-    keep = np.ones(len(next(iter(values.values()))), np.bool_)
-    for row in sorted(problems):
-        reject(row, *problems[row])
-        keep[row] = False
-    mask = pa.array(keep)
-    return {name: convert(values[name].filter(mask), kind) for name, kind in types.items()}, keep
+
+    path: str
+    positions: Positions
+    columns: Mapping[str, pa.Array]
+    hashed: Mapping[str, pa.Array]
+    raw: Callable[[int], bytes]
 
 
-def _failing(values: pa.Array, kind: ColumnType, convert: Convert, first: int = 0) -> list[CellError]:
-    """Returns an error for each cell that cannot be converted, found by halving."""
-    try:
-        convert(values, kind)
-    except CellError as e:
-        if len(values) == 1:
-            return [CellError(first, e.problem)]
-        half = len(values) // 2
-        begin = _failing(values.slice(0, half), kind, convert, first)
-        return begin + _failing(values.slice(half), kind, convert, first + half)
-    return []
+class RowConverter:
+    """Converts the rows of one unit.
 
+    Args:
+      types: Of the columns wanted.
+      cells: How times and lists are written.
+      faults: Takes the rows that cannot be converted.
+      place: The source's.
+      remedy: From a column's name to what may be done about a cell of it that cannot be converted.
+    """
 
-def _try(convert: Convert, values: pa.Array, kind: ColumnType) -> pa.Array | None:
-    try:
-        return convert(values, kind)
-    except CellError:
-        return None
+    def __init__(
+        self,
+        types: Mapping[str, ColumnType],
+        cells: CellOptions,
+        faults: FaultList,
+        place: Callable[[str, int], str],
+        remedy: Callable[[str], str],
+    ) -> None:
+        self._types = types
+        self._cells = cells
+        self._faults = faults
+        self._place = place
+        self._remedy = remedy
+        self._noted: set[str] = set()
+
+    def convert(self, rows: RawRows) -> RowBatch:
+        """Returns the rows whose cells can all be converted, and all that were rejected since the last call.
+
+        Raises:
+          DataError: A cell cannot be converted, with ``on_error: fail``.
+        """
+        columns: dict[str, pa.Array] = {}
+        problems: dict[int, str] = {}
+        losses: dict[str, tuple[int, str]] = {}
+        for name, kind in self._types.items():
+            conversion = convert(rows.columns[name], kind, self._cells, name)
+            columns[name] = conversion.values
+            for row, problem in conversion.faults.items():
+                problems.setdefault(row, f"column {name!r}: {problem}; {self._remedy(name)}")
+            if conversion.loss is not None and name not in self._noted:
+                losses[name] = conversion.loss
+        for row in sorted(problems):
+            self._faults.add(rows.path, int(rows.positions[row]), problems[row], rows.raw(row))
+        batch = RowBatch(path=rows.path, positions=rows.positions, columns=columns, hashed=rows.hashed)
+        if problems:
+            keep = np.ones(len(rows.positions), np.bool_)
+            keep[list(problems)] = False
+            batch = batch.filtered(keep)
+        notes = {f"precision:{name}": self._note(rows, name, *loss) for name, loss in losses.items()}
+        self._noted |= losses.keys()
+        return dataclasses.replace(batch, rejected=self._faults.taken(), notes=notes)
+
+    def rest(self, path: str, hashed: Mapping[str, pa.DataType]) -> RowBatch | None:
+        """Returns what was rejected since the last batch as a batch without rows; None if nothing was."""
+        rejected = self._faults.taken()
+        if not rejected:
+            return None
+        return RowBatch(
+            path=path,
+            positions=np.zeros(0, np.int64),
+            columns={name: pa.nulls(0, arrow_type(kind)) for name, kind in self._types.items()},
+            hashed={name: pa.nulls(0, kind) for name, kind in hashed.items()},
+            rejected=rejected,
+        )
+
+    def _note(self, rows: RawRows, name: str, row: int, loss: str) -> str:
+        note = f"{self._place(rows.path, int(rows.positions[row]))}: column {name!r}: {loss}"
+        if self._types[name] != "float":
+            return note
+        return f"{note}; declare data.types.{name}: string, or int if all its values are whole"

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import re
 from collections import Counter
@@ -13,8 +14,8 @@ import pyarrow.csv
 
 from lockstep.components.errors import DataError
 from lockstep.components.example_gen import csv_text
-from lockstep.components.example_gen.cells import convert_rows
-from lockstep.components.example_gen.columns import TypeInference, convert, precision_loss
+from lockstep.components.example_gen.cells import RawRows, RowConverter
+from lockstep.components.example_gen.columns import TypeInference
 from lockstep.components.example_gen.compression import READ_ERRORS
 from lockstep.components.example_gen.csv_records import RecordCutter, Records
 from lockstep.components.example_gen.csv_text import TextRange
@@ -40,6 +41,7 @@ class CsvSource:
     def __init__(self, files: Sequence[str], data: DataOptions) -> None:
         self._options = data.options
         self._declared = data.types
+        self._cells = data.cells
         self._on_error = data.on_error
         self._headers = {path: csv_text.read_header(path, data.options) for path in files}
         empty = [path for path, header in self._headers.items() if not header.names]
@@ -97,25 +99,22 @@ class CsvSource:
           DataError: A value does not have its type, or a row is malformed, with ``on_error: fail``.
         """
         faults = self._faults()
-        noted: set[str] = set()
+        rows = RowConverter(types, self._cells, faults, self.place, _remedy)
+        notes = self._notes_of_unnamed(unit.path)
         for text, records in self._text_batches(unit, faults):
             wanted = {name: text[name] for name in types}
-
-            def reject(row: int, name: str, problem: str, records: Records = records) -> None:
-                reason = f"column {name!r}: {problem}; {_remedy(name)}"
-                faults.add(unit.path, int(records.lines[row]), reason, _raw(records, row))
-
-            columns, keep = convert_rows(wanted, types, convert, reject)
-            batch = RowBatch(path=unit.path, positions=records.lines, columns=wanted, hashed=wanted)
-            batch = dataclasses.replace(batch if keep is None else batch.filtered(keep), columns=columns)
-            notes = dict(self._notes_of_loss(batch, types, noted))
-            notes |= self._notes_of_unnamed(unit.path)
-            yield dataclasses.replace(batch, rejected=faults.taken(), notes=notes)
-        rest = faults.taken()
-        if rest:
-            none = {name: pa.nulls(0, pa.string()) for name in types}
-            columns = {name: convert(none[name], kind) for name, kind in types.items()}
-            yield RowBatch(path=unit.path, positions=np.zeros(0, np.int64), columns=columns, hashed=none, rejected=rest)
+            raw = RawRows(
+                path=unit.path,
+                positions=records.lines,
+                columns=wanted,
+                hashed=wanted,
+                raw=functools.partial(_raw, records),
+            )
+            batch = rows.convert(raw)
+            yield dataclasses.replace(batch, notes={**notes, **batch.notes})
+        rest = rows.rest(unit.path, dict.fromkeys(types, pa.string()))
+        if rest is not None:
+            yield rest
 
     def place(self, path: str, position: int) -> str:
         """Returns ``file:line``."""
@@ -249,25 +248,6 @@ class CsvSource:
         if not unnamed:
             return {}
         return {f"unnamed:{path}": f"{path}: {unnamed} column(s) without name and values are dropped"}
-
-    def _notes_of_loss(
-        self, batch: RowBatch, types: Mapping[str, ColumnType], noted: set[str]
-    ) -> Iterator[tuple[str, str]]:
-        for name, kind in types.items():
-            if kind != "float" or name in noted:
-                continue
-            text, narrow = batch.hashed[name], batch.columns[name]
-            row = precision_loss(text, narrow)
-            if row is not None:
-                noted.add(name)
-                where = self.place(batch.path, int(batch.positions[row]))
-                where = self.place(batch.path, int(batch.positions[row]))
-                message = (
-                    f"{where}: column {name!r}: {text[row].as_py()} becomes {narrow[row].as_py():.1f} as float32, "
-                    f"which holds whole numbers up to 16777216 exactly; declare data.types.{name}: string, or int if "
-                    "all its values are whole"
-                )
-                yield f"precision:{name}", message
 
 
 def _raw(records: Records, row: int) -> bytes:

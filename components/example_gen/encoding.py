@@ -23,22 +23,23 @@ _NO_KIND, _NO_VALUE, _SOME_LENGTH = range(3)
 _CRC_MASK_DELTA = np.uint32(0xA282EAD8)
 
 
-def encode_examples(columns: Mapping[str, pa.Array], num_rows: int) -> pa.Array:
+def encode_examples(columns: Mapping[str, pa.Array], num_rows: int, *, named_missing_lists: bool = False) -> pa.Array:
     """Returns one serialised tf.Example a row (binary); a missing cell's feature is absent.
 
     Args:
-      columns: int64, float32 or binary arrays of ``num_rows`` values, or large lists of such. A missing list is a
-        feature without a kind, and an empty one a feature with a kind and no value, as tfx-bsl's encoder has it.
+      columns: int64, float32 or binary arrays of ``num_rows`` values, or large lists of such. An empty list is a
+        feature with a kind and no value.
       num_rows: Rows, which no column need tell.
+      named_missing_lists: Whether a missing list is a feature without a kind, as tfx-bsl's encoder has it.
     """
     pieces: list[pa.Array] = []
     lengths = np.zeros(num_rows, np.int64)
     for name in sorted(columns, key=str.encode):
         values = columns[name]
-        if pa.types.is_large_list(values.type):
-            entry = _list_entry(name.encode(), values)
-        elif values.null_count == num_rows:
+        if values.null_count == num_rows and not (named_missing_lists and pa.types.is_large_list(values.type)):
             continue
+        if pa.types.is_large_list(values.type):
+            entry = _list_entry(name.encode(), values, is_named=named_missing_lists)
         else:
             entry = _feature_entry(name.encode(), values)
         pieces += entry
@@ -91,7 +92,7 @@ def _feature_entry(name: bytes, values: pa.Array) -> list[pa.Array]:
     return pieces
 
 
-def _list_entry(name: bytes, lists: pa.Array) -> list[pa.Array]:
+def _list_entry(name: bytes, lists: pa.Array, *, is_named: bool) -> list[pa.Array]:
     """Returns each row's entry of a column of large lists; see ``_feature_entry``."""
     values = lists.flatten()
     valid = is_valid(lists)
@@ -116,6 +117,8 @@ def _list_entry(name: bytes, lists: pa.Array) -> list[pa.Array]:
         body = binary_array(data, ends[starts])
 
     def head(code: int) -> bytes:
+        if code == _NO_KIND and not is_named:
+            return b""
         if code < _SOME_LENGTH:
             feature = tag + b"\x00" if code == _NO_VALUE else b""
             entry = key + b"\x12" + _varint(len(feature)) + feature

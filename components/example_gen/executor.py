@@ -60,7 +60,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         )
         artifact = artifact_utils.get_single_instance(output_dict[standard_component_specs.EXAMPLES_KEY])
         with opened_input(folder, split.pattern, split=split.name, expected=expected) as found:
-            manifest = ingest(found.files, spec.data, Path(artifact.uri), spec.requirements, found.check)
+            manifest = ingest(found.files, spec.data, Path(artifact.uri), spec.requirements, found.check, found.root)
         artifact.split_names = artifact_utils.encode_split_names(list(manifest.rows))
         examples_utils.set_payload_format(artifact, example_gen_pb2.FORMAT_TF_EXAMPLE)
         examples_utils.set_file_format(artifact, "tfrecords_gzip")

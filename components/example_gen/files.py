@@ -5,7 +5,7 @@ import glob
 import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -64,20 +64,45 @@ def local_folder(folder: str) -> str:
 def matched_files(folder: str, pattern: str) -> tuple[str, ...]:
     """Returns the files under ``folder`` that ``pattern`` matches, sorted by name.
 
-    Hidden files and files named ``_*`` are left out, unless the pattern is one file's own name.
+    Hidden files and files named ``_*``, and those in folders named so, are left out, unless the pattern is one file's
+    own name. A folder means the files directly in it, and if there are none, all below it; so does a pattern that
+    matches folders and no file.
 
     Raises:
       DataError: No file matches.
     """
     found = glob.glob(os.path.join(glob.escape(folder), pattern), recursive=True)  # noqa: PTH118, PTH207 - text, a glob
-    files = sorted(path for path in found if Path(path).is_file())
+    files = sorted(path for path in found if os.path.isfile(path))  # noqa: PTH113 - twice as quick, of 100,000 images
     if not files and is_literal(pattern) and Path(folder, literal_name(pattern)).is_dir():
         return matched_files(str(Path(folder, literal_name(pattern))), "*")
     if not is_literal(pattern):
-        files = [path for path in files if not Path(path).name.startswith((".", "_"))]
+        files = [path for path in files if is_visible(path[len(folder) :])]
+        if not files:
+            folders = [path for path in found if is_visible(path[len(folder) :]) and Path(path).is_dir()]
+            files = sorted(file for path in folders for file in _walk(path))
     if not files:
         raise DataError(_nothing_found(Path(folder), pattern))
     return tuple(files)
+
+
+def is_visible(name: str) -> bool:
+    """Tells whether neither a file nor a folder in its name, given below some folder, is hidden or named ``_*``."""
+    return not any(part.startswith((".", "_")) for part in name.split("/"))
+
+
+def _walk(folder: str, above: tuple[tuple[int, int], ...] = ()) -> Iterator[str]:
+    """Gives all visible files below a folder; links are followed, but for those that lead to a folder they are in."""
+    status = os.stat(folder)  # noqa: PTH116 - text, as the paths are
+    here = status.st_dev, status.st_ino
+    if here in above:
+        return
+    for entry in os.scandir(folder):
+        if not is_visible(entry.name):
+            continue
+        if entry.is_dir():
+            yield from _walk(entry.path, (*above, here))
+        elif entry.is_file():
+            yield entry.path
 
 
 def fingerprint(folder: str, files: Sequence[str]) -> str:

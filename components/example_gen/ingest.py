@@ -15,14 +15,12 @@ import pyarrow as pa
 
 from lockstep.components.errors import DataError, StepFailed
 from lockstep.components.example_gen.arrow_buffers import is_valid
-from lockstep.components.example_gen.csv_source import CsvSource
 from lockstep.components.example_gen.encoding import encode_examples, frame_records
-from lockstep.components.example_gen.files import format_of
 from lockstep.components.example_gen.options import ColumnType, DataOptions, Requirements
-from lockstep.components.example_gen.parquet_source import ParquetSource
 from lockstep.components.example_gen.row_hash import Hashes, hash_rows
 from lockstep.components.example_gen.shards import ShardWriter
 from lockstep.components.example_gen.source import RowBatch, Source, missing_column
+from lockstep.components.example_gen.sources import open_source
 from lockstep.components.record_manifest import MANIFEST_NAME, Manifest, published_folder
 
 _log = logging.getLogger(__name__)
@@ -39,22 +37,13 @@ _T = TypeVar("_T")
 _U = TypeVar("_U")
 
 
-def open_source(files: Sequence[str], data: DataOptions) -> Source:
-    """Returns the reader for the files' format.
-
-    Raises:
-      DataError: The format is unknown, or the columns cannot be used.
-    """
-    kind = data.format or format_of(files)
-    return CsvSource(files, data) if kind == "csv" else ParquetSource(files, data)
-
-
 def ingest(
     files: Sequence[str],
     data: DataOptions,
     folder: Path,
     requirements: Requirements,
     check_input: Callable[[], None] = lambda: None,
+    root: str | None = None,
 ) -> Manifest:
     """Writes all rows as sharded TFRecords under ``folder``, whole or not at all; the same input gives the same bytes.
 
@@ -69,16 +58,17 @@ def ingest(
       requirements: Checked before anything is written, and on every row.
       check_input: Raises if the files changed since the reading began. Called when all rows are read, before anything
         is published, and before a fault in the data is told, which may be but two versions of a file.
+      root: The folder that the files were found in; None is the deepest one that holds them all.
 
     Raises:
       DataError: The input cannot be used.
       StepFailed: There is no space left, or ``check_input`` says so.
     """
     try:
-        source = open_source(files, data)
-        _check_columns(source, requirements, files[0])
+        source = open_source(files, data, root)
         units = source.units()
         types = source.resolve(source.infer(unit) for unit in units)
+        _check_columns(source, requirements, files[0])
         tally = _Tally(source, requirements)
         with published_folder(folder) as staging:
             with ShardWriter(staging, tuple(data.splits), data.num_shards) as writer:

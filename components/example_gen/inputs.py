@@ -19,6 +19,7 @@ from lockstep.components.example_gen.files import (
     UnchangedInput,
     input_fingerprint,
     is_literal,
+    is_visible,
     literal_name,
     local_folder,
     matched_files,
@@ -35,10 +36,12 @@ class LocalInput:
 
     Args:
       files: Local paths, sorted by the names of what they hold.
+      root: The folder that they were found in; below it they have the names that they have there.
       check: Raises StepFailed if the input is not any more what the expected fingerprint says.
     """
 
     files: tuple[str, ...]
+    root: str
     check: Callable[[], None]
 
 
@@ -90,9 +93,9 @@ def opened_input(folder: str, pattern: str, *, split: str = "", expected: str | 
         local = local_folder(folder)
         files = matched_files(local, pattern)
         if expected is None:
-            yield LocalInput(files=files, check=lambda: None)
+            yield LocalInput(files=files, root=local, check=lambda: None)
         else:
-            yield LocalInput(files=files, check=UnchangedInput(local, {split: files}, expected).check)
+            yield LocalInput(files=files, root=local, check=UnchangedInput(local, {split: files}, expected).check)
         return
     objects = matched_objects(folder, pattern)
     seen = _UnchangedObjects(
@@ -102,9 +105,11 @@ def opened_input(folder: str, pattern: str, *, split: str = "", expected: str | 
     scratch = Path(tempfile.mkdtemp(prefix="lockstep-data-"))
     try:
         _check_room(folder, objects, scratch)
-        uris = object_store.fetch(objects, scratch)
+        uris = object_store.fetch(objects, scratch, folder)
+        is_folder = is_literal(pattern) and objects[0].uri != object_store.join(folder, literal_name(pattern))
+        root = scratch / literal_name(pattern) if is_folder else scratch
         with _named_by_uri(uris):
-            yield LocalInput(files=tuple(uris), check=seen.check)
+            yield LocalInput(files=tuple(uris), root=str(root), check=seen.check)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -112,8 +117,9 @@ def opened_input(folder: str, pattern: str, *, split: str = "", expected: str | 
 def matched_objects(folder: str, pattern: str) -> tuple[StoredObject, ...]:
     """Returns the objects under ``folder`` that ``pattern`` matches, sorted by name.
 
-    Hidden objects and objects named ``_*`` are left out, unless the pattern is one object's own name. A name that is
-    no object's means what is directly in the folder of that name.
+    Hidden objects and objects named ``_*``, and those in folders named so, are left out, unless the pattern is one
+    object's own name. A name that is no object's means what is directly in the folder of that name, and if there is
+    nothing, all below it; so does a pattern that matches folders and no object.
 
     Raises:
       DataError: No object matches.
@@ -124,8 +130,10 @@ def matched_objects(folder: str, pattern: str) -> tuple[StoredObject, ...]:
     if found and is_literal(pattern):
         return found
     if is_literal(pattern):
-        found = object_store.find_objects(object_store.join(folder, literal_name(pattern)), "*")
-    found = tuple(item for item in found if not item.uri.rsplit("/", 1)[1].startswith((".", "_")))
+        below = object_store.join(folder, literal_name(pattern))
+        found = _visible(below, object_store.find_objects(below, "*") or object_store.find_objects(below, "**"))
+    else:
+        found = _visible(folder, found or object_store.find_objects(folder, f"{pattern}/**"))
     if not found:
         name = literal_name(pattern) if is_literal(pattern) else None
         if name is not None:
@@ -134,6 +142,10 @@ def matched_objects(folder: str, pattern: str) -> tuple[StoredObject, ...]:
             f"data.path: no object in {folder} matches {pattern!r} (hidden objects and objects named _* do not count)"
         )
     return found
+
+
+def _visible(folder: str, objects: Sequence[StoredObject]) -> tuple[StoredObject, ...]:
+    return tuple(item for item in objects if is_visible(item.uri.removeprefix(folder)))
 
 
 def _objects_fingerprint(folder: str, objects_by_split: Mapping[str, Sequence[StoredObject]]) -> str:

@@ -2,9 +2,10 @@
 
 Of a cell: its bytes as little-endian 64-bit words (the last one padded with zeros), mixed one after another as
 splitmix64 does into a state that begins with its length and a hash of the column's name; of a cell over 256 bytes only
-the BLAKE2b digest is mixed in. Of a row: the sum of its cells modulo 2**64, mixed once more. A missing cell adds
-nothing, so neither a new column without values nor another order of columns moves a row. CSV is hashed as written, not
-as converted: a type that changes because of one new row leaves all other rows where they are.
+the BLAKE2b digest is mixed in. Of a list: the sum of its values' hashes, each mixed with its place, mixed with the
+length. Of a row: the sum of its cells modulo 2**64, mixed once more. A missing cell adds nothing, so neither a new
+column without values nor another order of columns moves a row. CSV is hashed as written, not as converted: a type that
+changes because of one new row leaves all other rows where they are.
 """
 
 import hashlib
@@ -13,12 +14,15 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lockstep.components.example_gen.arrow_buffers import binary_buffers, is_valid
+from lockstep.components.example_gen.arrow_casts import is_any_list
 
 Hashes = npt.NDArray[np.uint64]
 
 _LONG_CELL_BYTES = 256
+_STEP = np.uint64(0x9E3779B97F4A7C15)
 _ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
@@ -26,21 +30,39 @@ def hash_rows(columns: Iterable[tuple[str, pa.Array]], num_rows: int) -> Hashes:
     """Returns ``uint64 [num_rows]``.
 
     Args:
-      columns: Name and values; strings or bytes are hashed as bytes, int64 and float64 by value (2 and 2.0 are equal).
+      columns: Name and values; strings or bytes are hashed as bytes, int64 and float64 by value (2 and 2.0 are equal),
+        or lists of such.
       num_rows: Length of each array.
     """
     total = np.zeros(num_rows, np.uint64)
     for name, values in columns:
         if values.null_count == num_rows:
             continue
-        if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
-            cells = _mix(_number_words(values) ^ _seed(name))
-        else:
-            cells = _hash_bytes(values, _seed(name))
+        cells = _hash_lists(values, name) if is_any_list(values.type) else _hash_cells(values, name)
         if values.null_count:
             cells = np.where(is_valid(values), cells, np.uint64(0))
         total += cells
     return _mix(total)
+
+
+def _hash_cells(values: pa.Array, name: str) -> Hashes:
+    if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
+        return _mix(_number_words(values) ^ _seed(name))
+    return _hash_bytes(values, _seed(name))
+
+
+def _hash_lists(lists: pa.Array, name: str) -> Hashes:
+    """Returns the sums of the hashes of the values, each mixed with its place in its list, and of the lengths."""
+    lists = lists.cast(pa.large_list(lists.type.value_type))
+    counts = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    ends = np.cumsum(counts)
+    flat = lists.flatten()
+    if pa.types.is_boolean(flat.type) or pa.types.is_null(flat.type):
+        flat = flat.cast(pa.int64())
+    places = np.arange(len(flat)) - np.repeat(ends - counts, counts)
+    cells = np.where(is_valid(flat), _hash_cells(flat, name), np.uint64(0)) + places.astype(np.uint64) * _STEP
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(_mix(cells), dtype=np.uint64)])
+    return _mix((sums[ends] - sums[ends - counts]) ^ _mix(counts.astype(np.uint64) + _seed(name)))
 
 
 def _seed(name: str) -> np.uint64:
@@ -77,7 +99,7 @@ def _hash_bytes(values: pa.Array, seed: np.uint64) -> Hashes:
     # Every position of the data as a word of its own: reads are not aligned, which costs less than shifting.
     words = np.lib.stride_tricks.as_strided(padded[:8].view("<u8"), shape=(len(data) + 1,), strides=(1,))
     starts, lengths = offsets[:-1], np.diff(offsets)
-    state = np.full(len(values), seed, np.uint64) + lengths.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    state = np.full(len(values), seed, np.uint64) + lengths.astype(np.uint64) * _STEP
     longest = int(lengths.max(initial=0))
     rows = np.arange(len(values)) if longest <= _LONG_CELL_BYTES else np.flatnonzero(lengths <= _LONG_CELL_BYTES)
     for at in range(0, min(longest, _LONG_CELL_BYTES), 8):

@@ -4,17 +4,19 @@ import dataclasses
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
 
 from lockstep.components.errors import DataError
+from lockstep.components.example_gen.arrow_casts import is_list
 from lockstep.components.example_gen.encoding import encode_examples, frame_records
 from lockstep.components.example_gen.files import split_path
-from lockstep.components.example_gen.ingest import open_source
 from lockstep.components.example_gen.inputs import opened_input
-from lockstep.components.example_gen.options import ColumnType, DataOptions
+from lockstep.components.example_gen.options import STORED, ColumnType, DataOptions
 from lockstep.components.example_gen.shards import ShardWriter
+from lockstep.components.example_gen.sources import open_source
 from lockstep.components.record_manifest import MANIFEST_NAME, Manifest, published_folder
 
 _log = logging.getLogger(__name__)
@@ -26,7 +28,8 @@ def read_examples(data: DataOptions, types: Mapping[str, ColumnType]) -> Iterato
     """Gives the rows of a file, folder or glob as batches of serialised tf.Examples, every row in order.
 
     Args:
-      data: Files, their format, and how CSV text is read; its splits, shards and types do not matter.
+      data: Files, their format, and how they are read; its types tell which columns are times or lists; its splits and
+        shards do not matter.
       types: The columns wanted; others in the files are left out. One that the files do not have is absent from every
         example, with a warning.
 
@@ -35,30 +38,45 @@ def read_examples(data: DataOptions, types: Mapping[str, ColumnType]) -> Iterato
         that does not have its type.
     """
     with opened_input(*split_path(data.path)) as found:
-        yield from _read(found.files, data, types)
+        yield from _read(found.files, found.root, data, types)
 
 
-def _read(files: Sequence[str], data: DataOptions, types: Mapping[str, ColumnType]) -> Iterator[list[bytes]]:
+def _read(files: Sequence[str], root: str, data: DataOptions, types: Mapping[str, ColumnType]) -> Iterator[list[bytes]]:
     path = data.path
-    source = open_source(files, dataclasses.replace(data, types={}))
+    declared = {name: kind for name, kind in data.types.items() if name in types}
+    source = open_source(files, dataclasses.replace(data, types=declared), root)
+    units = source.units()
+    # All of it before the first row is given, so that no malformed row is met when some are out already.
+    found = source.resolve([source.infer(unit) for unit in units])
     for name in types:
         if name in source.unreadable:
             raise DataError(source.unreadable[name])
-    known = {name: kind for name, kind in types.items() if name in source.columns}
+    known = {name: _read_as(found[name], kind) for name, kind in types.items() if name in found}
     if not known:
-        raise DataError(f"{path} has none of the columns {', '.join(types)} (columns: {', '.join(source.columns)})")
+        raise DataError(f"{path} has none of the columns {', '.join(types)} (columns: {', '.join(found)})")
     absent = [name for name in types if name not in known]
     if absent:
         _log.warning("%s has no column %s: missing in every row", path, ", ".join(absent))
     empty = True
-    units = source.units()
-    for unit in units:
-        source.infer(unit)  # so that no malformed row is met when some rows are out already
+    noted: set[str] = set()
     for batch in (batch for unit in units for batch in source.batches(unit, known)):
+        for key, note in batch.notes.items():
+            if key not in noted:
+                noted.add(key)
+                _log.warning("%s", note)
+        if not batch.num_rows:
+            continue
         empty = False
         yield encode_examples(batch.columns, batch.num_rows).to_pylist()
     if empty:
         raise DataError(f"{path}: no rows")
+
+
+def _read_as(found: ColumnType, wanted: ColumnType) -> ColumnType:
+    """Returns the type of a column of which the model wants one of the three types of a feature."""
+    if STORED[found] == wanted:  # a time, a bool or a list of the very type
+        return found
+    return cast(ColumnType, f"list<{wanted}>") if is_list(found) else wanted
 
 
 def write_examples(

@@ -177,7 +177,7 @@ def resolve_inferred(
             raise DataError(f"{source.place(path, position)}: column {name!r}: {problem}; {remedy}")
     types = dict(declared)
     for name, inference in merged.items():
-        types[name] = "float" if inference.kind == "empty" else inference.kind
+        types[name] = inference.resolved()
     return {name: types[name] for name in source.columns}
 
 

@@ -165,7 +165,8 @@ def _encode(batch: pa.RecordBatch, schema: schema_pb2.Schema) -> pa.Array:
     if any(pa.types.is_large_list(field.type.value_type) for field in batch.schema):
         # Ragged tensors of several dimensions: tfx-bsl's encoder knows how the schema names their borders.
         return pa.array(example_coder.RecordBatchToExamplesEncoder(schema).encode(batch), pa.binary())
-    return encode_examples(dict(zip(batch.schema.names, batch.columns, strict=True)), batch.num_rows)
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    return encode_examples(columns, batch.num_rows, named_missing_lists=True)
 
 
 def _gzip(data: "npt.NDArray[Any]") -> bytes:

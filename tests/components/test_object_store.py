@@ -84,7 +84,7 @@ def test_objects_of_the_same_name_are_fetched_side_by_side(bucket: Bucket, tmp_p
     """Each keeps its name, which tells its format, in the order of the objects."""
     for key in ("d/1/x.csv", "d/2/x.csv"):
         bucket.put(key, key)
-    fetched = object_store.fetch(find_objects(bucket.uri("d"), "*/x.csv"), tmp_path)
+    fetched = object_store.fetch(find_objects(bucket.uri("d"), "*/x.csv"), tmp_path, bucket.uri("d"))
     assert [Path(path).read_text() for path in fetched] == ["d/1/x.csv", "d/2/x.csv"]
     assert list(fetched.values()) == [bucket.uri("d/1/x.csv"), bucket.uri("d/2/x.csv")]
     assert {Path(path).name for path in fetched} == {"x.csv"}
@@ -96,10 +96,10 @@ def test_an_object_that_went_or_grew_is_told(bucket: Bucket, tmp_path: Path) -> 
     objects = find_objects(bucket.uri(), "*")
     bucket.put("x.csv", "12")
     with pytest.raises(StepFailed, match=r"x\.csv changed while it was read"):
-        object_store.fetch(objects, tmp_path)
+        object_store.fetch(objects, tmp_path, bucket.uri())
     bucket.client.delete_object(Bucket=bucket.name, Key="x.csv")
     with pytest.raises(DataError, match=r"x\.csv: no such object"):
-        object_store.fetch(objects, tmp_path)
+        object_store.fetch(objects, tmp_path, bucket.uri())
 
 
 def test_a_tree_is_fetched_under_its_names(bucket: Bucket, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_full_disk_is_told(bucket: Bucket, tmp_path: Path) -> None:
         pytest.skip("mount is not allowed here")
     try:
         with pytest.raises(StepFailed, match=r"x\.csv: no space left for it here; 0 MB are free in .*set TMPDIR to a"):
-            object_store.fetch(find_objects(bucket.uri(), "x.csv"), tmp_path)
+            object_store.fetch(find_objects(bucket.uri(), "x.csv"), tmp_path, bucket.uri())
     finally:
         subprocess.run(["umount", str(tmp_path)], check=True)
 

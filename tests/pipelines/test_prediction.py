@@ -93,9 +93,9 @@ def test_a_parquet_value_of_another_type_is_told_without_keys_of_a_pipeline(
     pq.write_table(pa.table(columns), path)
     assert cli.main(["predict", model_dir, "--data", str(path)]) == 2
     assert capsys.readouterr() == ("", f"lockstep: {path}, row 2: column 'x': 'y' is not a float; mend it\n")
-    pq.write_table(pa.table({**columns, "x": pa.array([[1.0], [2.0]])}), path)
+    pq.write_table(pa.table({**columns, "x": pa.array([{"a": 1.0}, None])}), path)
     assert cli.main(["predict", model_dir, "--data", str(path)]) == 2
-    assert f"lockstep: {path}: column 'x' is of type list" in capsys.readouterr().err
+    assert f"lockstep: {path}: column 'x' is of type struct" in capsys.readouterr().err
 
 
 def test_warnings_are_told_as_errors_are(

@@ -48,7 +48,12 @@ Ingest = Callable[..., Ingested]
         ("x\n+49123\n1\n", {}, "x", [b"+49123", b"1"]),
         ("x\n+5\n-6\n", {"x": "int"}, "x", [-6, 5]),
         ("x\n+5\n1e+2\n", {"x": "float"}, "x", [5.0, 100.0]),
-        ("x\ntrue\nfalse\n", {}, "x", [b"false", b"true"]),
+        ("x\ntrue\nFalse\n\n", {}, "x", [0, 1]),
+        ("x\ntrue\nfalse\n", {"x": "string"}, "x", [b"false", b"true"]),
+        ("x\ntrue\nyes\n", {}, "x", [b"true", b"yes"]),
+        ("x,y\ntrue,1\nYes,2\nNA,3\n0,4\n", {"x": "bool"}, "x", [0, 1, 1, None]),
+        ("x\n2023-01-31\n1969-12-31\n", {"x": "date"}, "x", [-86400, 1675123200]),
+        ("x\n2023-01-31T01:00+01:00\n", {"x": "timestamp"}, "x", [1675123200]),
         ("x,y\nk\u00e4se,1\n\u65e5\u672c,2\n", {}, "x", ["k\u00e4se".encode(), "\u65e5\u672c".encode()]),
     ],
 )
@@ -98,6 +103,7 @@ def test_a_file_that_cannot_be_used_is_named_with_the_line(ingest_text: Ingest, 
         ("int", "1.5", "rows.csv:4: column 'v': '1.5' is not an int"),
         ("int", "9223372036854775808", "rows.csv:4: column 'v': '9223372036854775808' is not an int"),
         ("float", "1,5", "rows.csv:4: column 'v': '1,5' is not a float"),
+        ("bool", "2", "rows.csv:4: column 'v': '2' is not a bool"),
     ],
 )
 def test_a_declared_type_that_does_not_hold_names_file_line_column_and_value(
@@ -107,6 +113,20 @@ def test_a_declared_type_that_does_not_hold_names_file_line_column_and_value(
     with pytest.raises(DataError) as failure:
         ingest_text(f'id,v\n"a\nb",1\n2,"{cell}"\n', types={"v": kind})
     assert message in str(failure.value)
+
+
+def test_a_time_that_cannot_be_names_file_and_line(ingest_text: Ingest) -> None:
+    """And the others are read as the format and the zone say."""
+    options = {"types": {"t": "timestamp"}, "time_formats": {"t": "%d.%m.%Y"}, "time_zone": "Europe/Berlin"}
+    with pytest.raises(DataError, match=r"rows\.csv:3: column 't': '30\.02\.2023' is no date: the month has 28 days"):
+        ingest_text("t\n01.01.1970\n30.02.2023\n", **options)
+    assert ingest_text("t\n01.01.1970\n", **options).column("t") == [-3600]
+
+
+def test_a_cell_of_several_values_is_a_list_where_that_is_declared(ingest_text: Ingest) -> None:
+    """As genres of films; a missing cell's feature is absent."""
+    result = ingest_text("id,g\n1,a|b\n2,\n3,c\n", types={"g": "list<string>"}, list_separator="|")
+    assert sorted(tuple(row.get("g", ())) for row in result.rows()) == [(), (b"a", b"b"), (b"c",)]
 
 
 def test_text_in_another_encoding_names_line_and_option(ingest_text: Ingest) -> None:

@@ -49,7 +49,7 @@ def test_examples_are_what_protobuf_writes(columns: dict[str, tuple[pa.DataType,
                 entries.append(features.SerializeToString())
         # Field 1 of an Example is the message Features; field 1 of a BytesList has the same wire format.
         expected.append(tf.train.BytesList(value=[b"".join(entries)]).SerializeToString())
-    assert encode_examples(arrays, num_rows).to_pylist() == expected
+    assert encode_examples(arrays, num_rows, named_missing_lists=True).to_pylist() == expected
 
 
 _LIST_COLUMNS = st.integers(1, 5).flatmap(
@@ -79,7 +79,10 @@ def test_lists_are_what_tfx_bsl_encodes(columns: dict[str, tuple[pa.DataType, li
     num_rows = len(next(iter(arrays.values())))
     batch = pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
     theirs = [tf.train.Example.FromString(r) for r in example_coder.RecordBatchToExamplesEncoder().encode(batch)]
-    ours = [tf.train.Example.FromString(record) for record in encode_examples(arrays, num_rows).to_pylist()]
+    ours = [
+        tf.train.Example.FromString(record)
+        for record in encode_examples(arrays, num_rows, named_missing_lists=True).to_pylist()
+    ]
     # As bytes, since NaN is not equal to itself.
     assert [e.SerializeToString(deterministic=True) for e in ours] == [
         e.SerializeToString(deterministic=True) for e in theirs
