@@ -45,6 +45,9 @@ REQUIREMENTS = {
     "gcsfs": (">=2025.12,<2026", ">=2025.12,<2026"),
     "pydantic": (">=2.7,<3", ">=2.7,<3"),
     "pyyaml": (">=6", ">=6"),
+    # The run report.
+    "jinja2": (">=3.1,<4", ">=3.1,<4"),
+    "matplotlib": (">=3.10,<4", ">=3.10,<4"),
     # TFX builds a source distribution of itself when a Beam step starts.
     "setuptools": ("<81", "<81"),
 }
@@ -94,7 +97,7 @@ setuptools.setup(
     package_dir={f"lockstep.{folder}": folder for folder in FOLDERS},
     package_data={
         "lockstep.components": ["py.typed"],
-        "lockstep.pipelines": ["py.typed", "examples/*.csv", "examples/*.yaml"],
+        "lockstep.pipelines": ["py.typed", "examples/*.csv", "examples/*.yaml", "report/templates/*"],
         "lockstep.transforms": ["py.typed"],
     },
     include_package_data=False,

@@ -23,6 +23,7 @@ from lockstep.components.errors import ConfigurationError, DataError
 from lockstep.components.evaluator import baseline as baseline_lib
 from lockstep.components.evaluator import inference, tfma_results
 from lockstep.components.evaluator import metrics as metrics_lib
+from lockstep.components.evaluator import plots as plots_lib
 from lockstep.components.evaluator.options import EvaluateSpec
 from lockstep.components.evaluator.verdict import VERDICT_NAME, BaselineOutcome, Verdict, judge
 from lockstep.components.object_store import open_folder
@@ -40,7 +41,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         output_dict: dict[str, list[types.Artifact]],
         exec_properties: dict[str, Any],
     ) -> None:
-        """Evaluates, writes TFMA's results and ``verdict.json``, and blesses or does not.
+        """Evaluates, writes TFMA's results, ``verdict.json`` and ``curves.json``, and blesses or does not.
 
         Args:
           input_dict: ``examples``, ``model``, ``schema``.
@@ -116,10 +117,17 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         """Runs the models and TFMA on Beam; leaves TFMA's result files."""
         config = tfma_results.eval_config(spec, models)
         with self._make_beam_pipeline() as pipeline:
-            extracts = (
-                pipeline | "Files" >> beam.Create(files) | inference.ScoreFiles(models, spec.label, slice_columns)
+            scored = (
+                pipeline
+                | "Files" >> beam.Create(files)
+                | inference.ScoreFiles(models, spec.label, spec.label_kind, slice_columns)
             )
-            tfma_results.evaluate_and_write(extracts, config, output_dir)
+            tfma_results.evaluate_and_write(scored.extracts, config, output_dir)
+            _ = (
+                scored[inference.ScoreFiles.PLOTS]
+                | "MergePlots" >> beam.CombineGlobally(plots_lib.merge_plots).without_defaults()
+                | "WritePlots" >> beam.Map(plots_lib.write_plots, str(output_dir))
+            )
         tfma_results.write_eval_run(config, models, str(Path(files[0]).parent), output_dir)
         return tfma_results.read_metrics(output_dir)
 

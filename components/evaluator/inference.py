@@ -17,6 +17,8 @@ from tensorflow_model_analysis.slicer import slicer_lib
 
 from lockstep.components import serving
 from lockstep.components.errors import ConfigurationError, StepFailed
+from lockstep.components.evaluator.metrics import LabelKind
+from lockstep.components.evaluator.plots import new_plots
 
 # Larger ones gain nothing more: reading, parsing and the models are a few per cent of TFMA's own work by then.
 BATCH_SIZE = 2048
@@ -124,32 +126,47 @@ def only_label(scorer: Scorer, paths: Sequence[str]) -> float | None:
 
 
 class ScoreFiles(beam.PTransform):
-    """File names in; TFMA's extracts out, one an example: label, prediction and the slices that it falls into."""
+    """File names in; TFMA's extracts out, one an example: label, prediction and the slices that it falls into.
 
-    def __init__(self, models: Sequence[ScoredModel], label: str, slice_columns: SliceColumns) -> None:
+    Beside them, under the tag ``PLOTS``: a mapping of model's name to its ``plots.Plots``, one a file.
+    """
+
+    PLOTS = "plots"
+
+    def __init__(
+        self, models: Sequence[ScoredModel], label: str, label_kind: LabelKind, slice_columns: SliceColumns
+    ) -> None:
         super().__init__()
-        self._score = _ScoreFile(models, label, slice_columns)
+        self._score = _ScoreFile(models, label, label_kind, slice_columns)
 
     def expand(self, paths: Any) -> Any:
         """Adds the steps to the pipeline."""
-        return paths | "Reshuffle" >> beam.Reshuffle() | "ScoreFile" >> beam.ParDo(self._score)
+        scored = "ScoreFile" >> beam.ParDo(self._score).with_outputs(self.PLOTS, main="extracts")
+        return paths | "Reshuffle" >> beam.Reshuffle() | scored
 
 
 class _ScoreFile(beam.DoFn):
-    def __init__(self, models: Sequence[ScoredModel], label: str, slice_columns: SliceColumns) -> None:
+    def __init__(
+        self, models: Sequence[ScoredModel], label: str, label_kind: LabelKind, slice_columns: SliceColumns
+    ) -> None:
         self._models = tuple(models)
         self._label = label
+        self._label_kind = label_kind
         self._slice_columns = dict(slice_columns)
 
     def setup(self) -> None:
         self._scorers = [model.load(self._label) for model in self._models]
         self._slicer = _Slicer(self._slice_columns)
 
-    def process(self, path: str) -> Iterator[dict[str, Any]]:
+    def process(self, path: str) -> Iterator[Any]:
+        plots = {model.name: new_plots(self._label_kind) for model in self._models}
         for serialized in read_batches(path):
             slices = self._slicer(serialized)
             scores = [scorer(serialized) for scorer in self._scorers]
+            for of_model, (labels, predictions) in zip(plots.values(), scores, strict=True):
+                of_model.update(labels, predictions)
             yield from _extracts([model.name for model in self._models], scores, slices)
+        yield beam.pvalue.TaggedOutput(ScoreFiles.PLOTS, plots)
 
 
 def _extracts(

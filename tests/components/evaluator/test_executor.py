@@ -12,6 +12,7 @@ from tensorflow_model_analysis.api import model_eval_lib
 from lockstep.components.errors import ConfigurationError, DataError
 from lockstep.components.evaluator.metrics import METRICS
 from lockstep.components.evaluator.options import EvaluateOptions, EvaluateSpec, Threshold
+from lockstep.components.evaluator.plots import PLOTS_NAME
 from lockstep.components.pusher import publish, versions
 from tests.components.evaluator import tiny_model
 from tests.components.evaluator.conftest import Evaluation, evaluate
@@ -67,6 +68,17 @@ def test_metrics_equal_those_of_scikit_learn(evaluation: Evaluation, rows: Rows)
         "example_count": len(rows),
     }
     assert {name: metrics[name] for name in expected} == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.slow
+def test_the_curves_agree_with_the_metrics(evaluation: Evaluation, rows: Rows) -> None:
+    """Counted on the way, over all rows once: the confusion matrix is exact, the area TFMA's to a hundredth."""
+    curves = json.loads((evaluation.dir / PLOTS_NAME).read_text())["models"]["candidate"]
+    metrics = evaluation.verdict["metrics"]
+    assert curves["rows"] == len(rows)
+    for name in ("true_positives", "true_negatives", "false_positives", "false_negatives"):
+        assert curves["confusion"][name] == metrics[name]
+    assert curves["auc"] == pytest.approx(metrics["auc"], abs=1e-2)
 
 
 @pytest.mark.slow
