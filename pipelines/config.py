@@ -137,6 +137,8 @@ class PipelineConfig:
             raise ValueError("model.build: not allowed beside run_fn; keep one of the two")
         if self.train.epochs is not None:
             raise ValueError(f"train.epochs: {self.train.epochs} is not allowed beside run_fn; give train.steps")
+        if self.train.augment is not None:
+            raise ValueError("train.augment: not allowed beside run_fn, which reads its records itself; leave it out")
         if self.train.strategy not in _RUN_FN_STRATEGIES:
             raise ValueError(
                 f"train.strategy: {self.train.strategy!r} is not allowed beside run_fn, which makes its own; give"

@@ -45,7 +45,8 @@ class StepFingerprints:
 
     def __init__(self, config: PipelineConfig, folder: pathlib.Path | None) -> None:
         self._folder = folder
-        self._code_of = {"Transform": config.preprocessing, "DistributedTrainer": config.run_fn or config.model.build}
+        trained = (config.run_fn or config.model.build, config.train.augment)
+        self._code_of = {"Transform": (config.preprocessing,), "DistributedTrainer": trained}
 
     def check(self) -> None:
         """Raises ConfigurationError where a function of the user's is not there."""
@@ -54,9 +55,8 @@ class StepFingerprints:
 
     def of(self, step: str) -> str:
         """Returns the fingerprint of a step as its code is now."""
-        import_path = self._code_of.get(step)
-        own = code_fingerprint(import_path, self._folder) if import_path and ":" in import_path else ""
-        return product_fingerprint() + own
+        own = [path for path in self._code_of.get(step, ()) if path and ":" in path]
+        return product_fingerprint() + "".join(code_fingerprint(path, self._folder) for path in own)
 
 
 @functools.cache

@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,9 +65,9 @@ class Asynchronous:
         """Returns where variables lie on the parameter servers, in turn."""
         return self._strategy.scope()  # type: ignore[no-any-return]
 
-    def input(self, records: Records) -> TrainingInput | ReplicaInputs:
+    def input(self, records: Records, cache_dir: Path) -> TrainingInput | ReplicaInputs:
         """Returns all records: a step is one batch, and one worker makes it."""
-        return worker_input(records, self._options, worker=0, num_workers=1)
+        return worker_input(records, self._options, worker=0, num_workers=1, cache_dir=cache_dir)
 
     def prepare(self, built: "Built") -> None:
         """Takes what was built, and warns about a large table that lies in one place."""

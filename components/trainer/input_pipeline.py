@@ -8,14 +8,19 @@ shard that has run out fills its share of the last batches with rows of weight 0
 
 import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from lockstep.components.errors import ConfigurationError, DataError
-from lockstep.components.trainer.records import READ_BATCH, Deal, Records, count_all
+from lockstep.components.trainer.augmentation import Augmentation, augmented, load_augmentation, record_seeds
+from lockstep.components.trainer.record_cache import DiskCache, MemoryCache, RecordCache
+from lockstep.components.trainer.records import Deal, Records, count_all
+from lockstep.components.trainer.rounds import Columns, Rounds
 from lockstep.components.trainer.spec import TrainOptions
 
 if TYPE_CHECKING:
@@ -25,7 +30,8 @@ _log = logging.getLogger(__name__)
 
 # Parsed columns up to this size are kept in memory by each worker, so that later epochs cost no reading or parsing.
 CACHE_BYTES = 512 * 2**20
-_PREFETCHED = 8  # batches
+_PREFETCHED = 8  # batches, fewer of large ones
+_PREFETCHED_BYTES = 64 * 2**20
 
 
 class TrainingInput:
@@ -37,14 +43,19 @@ class TrainingInput:
       num_shards: Virtual shards, a multiple of ``num_workers``.
       worker: This worker's index.
       num_workers: Workers in the group.
-      seed: Of the shuffling.
+      seed: Of the shuffling, and of random changes.
       shuffle_buffer: Records within which a shard is shuffled; 0 keeps the order.
-      cache_bytes: Parsed columns up to this size are kept in memory.
+      cache: See ``TrainOptions``.
+      cache_bytes: Parsed columns up to this size are kept in memory by ``auto``.
+      cache_dir: Where ``disk`` keeps them.
       deal: Of the same records to the same shards, where it is known already; None counts them.
       class_weights: ``0`` or ``1`` -> weight of the records with that label, 1 where not given.
+      augmentation: Changes the records of each batch, as ``TrainOptions.augment`` says; None leaves them.
 
     Raises:
       DataError: There are no records.
+      ConfigurationError: They shall be kept in memory, and the machine has less.
+      OSError: They shall be kept on the disk, and it is full.
     """
 
     def __init__(
@@ -57,41 +68,64 @@ class TrainingInput:
         num_workers: int = 1,
         seed: int = 0,
         shuffle_buffer: int = 10_000,
+        cache: Literal["auto", "memory", "disk", "none"] = "auto",
         cache_bytes: int = CACHE_BYTES,
+        cache_dir: Path | None = None,
         deal: Deal | None = None,
         class_weights: Mapping[str, float] | None = None,
+        augmentation: Augmentation | None = None,
     ) -> None:
         self.deal = deal or Deal.of(records.files, records.count(), num_shards)
         if not sum(self.deal.sizes):
             raise DataError(f"{', '.join(records.files)}: no training records; check data.splits and the data")
         self._records = records
         self._class_weights = dict(class_weights or {})
+        self._augmentation = augmentation
         self._share = batch_size // num_shards
-        self._shards = tuple(range(worker, num_shards, num_workers))
         self._seed = seed
-        self._shuffle_buffer = shuffle_buffer
-        self.steps_per_epoch = self.deal.num_steps(batch_size)
-        num_own = sum(self.deal.sizes[shard] for shard in self._shards)
-        self.is_cached = num_own * records.bytes_per_record <= cache_bytes
-        self._cache = self._load() if self.is_cached else {}
+        self._rounds = Rounds(
+            deal=self.deal,
+            share=self._share,
+            shards=tuple(range(worker, num_shards, num_workers)),
+            shuffle_buffer=shuffle_buffer,
+            bytes_per_record=records.bytes_per_record,
+            seed=seed,
+        )
+        self.steps_per_epoch = self._rounds.num_steps
+        num_bytes = sum(self.deal.sizes[shard] for shard in self._rounds.shards) * records.bytes_per_record
+        if cache == "auto":
+            cache = "memory" if num_bytes <= cache_bytes else "none"
+        self.cache_kind = cache
+        self._cache = self._make_cache(cache, num_bytes, cache_dir)
         left = np.array(self.deal.sizes) - np.arange(self.steps_per_epoch)[:, None] * self._share
         self._totals = np.clip(left, 0, self._share).sum(axis=1).astype(np.float32)
-        if self.deal.files_of is None and not self.is_cached:
+        if self.deal.files_of is None and num_workers > 1 and self._cache is None:
             _log.warning(
-                "%d files for %d virtual shards: each worker reads them %d times an epoch; write at least %d files",
+                "%d files for %d virtual shards: each worker reads all of them for its part of the records; write at "
+                "least %d files",
                 len(records.files),
                 num_shards,
-                len(self._shards),
                 num_shards,
             )
 
     def records_until(self, step: int) -> int:
         """Returns how many records this worker reads in the global steps before ``step``."""
-        return self._records_of([self.deal.sizes[shard] for shard in self._shards], step)
+        return self._records_of([self.deal.sizes[shard] for shard in self._rounds.shards], step)
 
     def total_records_until(self, step: int) -> int:
         """Returns how many records all workers together read in the global steps before ``step``."""
         return self._records_of(self.deal.sizes, step)
+
+    def sample(self) -> "tuple[dict[str, tf.Tensor], tf.Tensor]":
+        """Returns the first records of the split as columns and weights, as many as a batch has or there are.
+
+        Nothing is shuffled, kept or changed at random.
+        """
+        import tensorflow as tf
+
+        num_rows = self._share * len(self._rounds.shards)
+        serialised = next(iter(self._records.read().batch(num_rows)))
+        return self._weighed(self._records.parse(serialised), tf.ones([tf.size(serialised), 1]))
 
     def batches(self, start_step: int = 0) -> "tf.data.Dataset":
         """Returns this worker's batches from ``start_step`` on, endlessly.
@@ -103,29 +137,146 @@ class TrainingInput:
         """
         import tensorflow as tf
 
-        first_epoch, first_step = divmod(start_step, self.steps_per_epoch)
-        read_epoch = self._cached_epoch if self.is_cached else self._streamed_epoch
+        epoch, step = divmod(start_step, self.steps_per_epoch)
+        number, skipped = divmod(step, self._rounds.steps_per_round)
 
-        @tf.autograph.experimental.do_not_convert  # it costs a second, and there is nothing to convert
-        def epoch_batches(epoch: "tf.Tensor") -> "tf.data.Dataset":
-            skipped = tf.where(epoch == first_epoch, tf.constant(first_step, tf.int64), tf.constant(0, tf.int64))
-            totals = tf.data.Dataset.from_tensor_slices(tf.constant(self._totals)[skipped:])
-            return tf.data.Dataset.zip((read_epoch(epoch, skipped), totals))
+        def planned(index: "tf.Tensor", epoch: "tf.Tensor", number: "tf.Tensor", columns: Columns) -> Any:
+            skips = tf.where(index == 0, tf.constant(skipped, tf.int64), tf.constant(0, tf.int64))
+            return self._planned(epoch, number, skips, columns)
 
-        dataset = tf.data.Dataset.range(first_epoch, np.iinfo(np.int64).max).flat_map(epoch_batches)
-        columns_of = tf.autograph.experimental.do_not_convert(self._look_up if self.is_cached else self._parse)
-        dataset = dataset.map(
-            tf.autograph.experimental.do_not_convert(lambda items, total: (*self._weighed(*columns_of(items)), total)),
-            num_parallel_calls=2,
-            deterministic=True,
+        # One call at a time, which works on the next round while the steps of this one are taken.
+        steps = (
+            self._numbered_rounds(epoch, number)
+            .enumerate()
+            .map(_plain(lambda index, item: planned(index, *item)), num_parallel_calls=1, deterministic=True)
         )
+        dataset = steps.unbatch()
+        if self._augmentation is not None:
+            dataset = dataset.map(
+                _plain(self._augmented), num_parallel_calls=len(os.sched_getaffinity(0)), deterministic=True
+            )
         options = tf.data.Options()
         options.autotune.enabled = False  # its thread costs more than it gains with the fixed numbers here
-        return dataset.prefetch(_PREFETCHED).with_options(options)
+        batch_bytes = self._share * len(self._rounds.shards) * self._records.bytes_per_record
+        num_prefetched = max(2, min(_PREFETCHED, _PREFETCHED_BYTES // max(1, batch_bytes)))
+        return dataset.prefetch(num_prefetched).with_options(options)
 
-    def _weighed(
-        self, columns: "dict[str, tf.Tensor]", weights: "tf.Tensor"
-    ) -> "tuple[dict[str, tf.Tensor], tf.Tensor]":
+    def augmented(self, columns: Columns, weights: "tf.Tensor") -> Columns:
+        """Returns records of ``sample`` as they would be changed at random in training.
+
+        Raises:
+          ConfigurationError: The function gives other columns than it takes, or of other types or shapes.
+        """
+        import tensorflow as tf
+
+        if self._augmentation is None:
+            return columns
+        seeds = record_seeds(self._seed, 0, np.arange(int(tf.shape(weights)[0]), dtype=np.int64))
+        return augmented(self._augmentation, columns, tf.constant(seeds), weights)
+
+    def _make_cache(self, cache: str, num_bytes: int, cache_dir: Path | None) -> RecordCache | None:
+        if cache == "none":
+            return None
+        if cache == "memory":
+            available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+            if num_bytes > available:
+                raise ConfigurationError(
+                    f"train.cache: memory is not allowed: the records of this worker take {num_bytes >> 20:,} MiB, the "
+                    f"machine has {available >> 20:,}; give disk or none, or more train.workers on other machines"
+                )
+            return MemoryCache(self._rounds.num_rounds)
+        if cache_dir is None:
+            raise ValueError("cache_dir: None is not allowed with cache: disk; give a folder")
+        kinds = [(spec.dtype.as_numpy_dtype, tuple(spec.shape[1:])) for _, spec in self._column_specs()]
+        return DiskCache(
+            cache_dir,
+            self._rounds,
+            identity=[name for name, _ in self._column_specs()],
+            kinds=[(np.dtype(dtype), shape) for dtype, shape in kinds],
+        )
+
+    def _column_specs(self) -> "list[tuple[str, tf.TensorSpec]]":
+        """Returns name and type of each column of a round, in the order of the names."""
+        import tensorflow as tf
+
+        empty = self._records.parse(tf.constant([], tf.string))
+        return [(name, tf.TensorSpec([None, *empty[name].shape[1:]], empty[name].dtype)) for name in sorted(empty)]
+
+    def _numbered_rounds(self, first_epoch: int, first_round: int) -> "tf.data.Dataset":
+        """Returns (epoch, number, columns) of the rounds from one on, endlessly."""
+        import tensorflow as tf
+
+        num_threads, num_rounds, forever = len(os.sched_getaffinity(0)), self._rounds.num_rounds, np.iinfo(np.int64).max
+        cache = self._cache
+
+        def read(epoch: "tf.Tensor", number: "tf.Tensor") -> "tf.data.Dataset":
+            rounds = self._rounds.read(self._records, number, num_threads)
+            return rounds.enumerate().map(lambda index, columns: (epoch, number + index, columns))
+
+        def first_of(epoch: "tf.Tensor") -> "tf.Tensor":
+            return tf.where(epoch == first_epoch, tf.constant(first_round, tf.int64), tf.constant(0, tf.int64))
+
+        if cache is None:
+            return tf.data.Dataset.range(first_epoch, forever).flat_map(_plain(lambda e: read(e, first_of(e))))
+        names, specs = zip(*self._column_specs(), strict=True)
+
+        def get(epoch: "tf.Tensor", number: "tf.Tensor") -> Any:
+            found = tf.numpy_function(cache.get, [number], [spec.dtype for spec in specs])
+            shapes = [[self._rounds.num_rows, *spec.shape[1:]] for spec in specs]
+            columns = [tf.ensure_shape(column, shape) for column, shape in zip(found, shapes, strict=True)]
+            return epoch, number, dict(zip(names, columns, strict=True))
+
+        def put(epoch: "tf.Tensor", number: "tf.Tensor", columns: Columns) -> Any:
+            def keep(number: int, *arrays: "npt.NDArray[Any]") -> np.int64:
+                cache.put(int(number), list(arrays))
+                return np.int64(number)
+
+            kept = tf.numpy_function(keep, [number, *(columns[name] for name in names)], tf.int64)
+            return epoch, tf.ensure_shape(kept, []), columns
+
+        def read_through(epoch: "tf.Tensor") -> "tf.data.Dataset":
+            first = first_of(epoch)
+            missing = tf.numpy_function(lambda number: np.int64(cache.first_missing(int(number))), [first], tf.int64)
+            missing = tf.ensure_shape(missing, [])
+            there = tf.data.Dataset.range(first, missing).map(lambda number: get(epoch, number))
+            return there.concatenate(read(epoch, missing).map(put))
+
+        # What an epoch begun in the middle has passed over is read in the next one.
+        num_reading = 0 if cache.first_missing(0) == num_rounds else 1 if first_round == 0 else 2
+        if not num_reading:
+            start = first_epoch * num_rounds + first_round
+            return tf.data.Dataset.range(start, forever).map(_plain(lambda i: get(i // num_rounds, i % num_rounds)))
+        later = first_epoch + num_reading
+        reading = tf.data.Dataset.range(first_epoch, later).flat_map(_plain(read_through))
+        # Not as above: where an epoch is a step or two, a dataset for each takes longer than the step.
+        kept = tf.data.Dataset.range(later * num_rounds, forever)
+        return reading.concatenate(kept.map(_plain(lambda i: get(i // num_rounds, i % num_rounds))))
+
+    def _planned(self, epoch: "tf.Tensor", number: "tf.Tensor", skipped: "tf.Tensor", columns: Columns) -> Any:
+        """Returns the steps of a round: columns, weights, total, and seeds if there is an augmentation."""
+        import tensorflow as tf
+
+        def plan(epoch: int, number: int, skipped: int) -> Any:
+            planned = self._rounds.plan(int(epoch), int(number), int(skipped))
+            first = number * self._rounds.steps_per_round + skipped
+            found = [planned.rows, planned.weights, self._totals[first : first + len(planned.rows)]]
+            if self._augmentation is not None:
+                found.append(record_seeds(self._seed, int(epoch), planned.records))
+            return found
+
+        kinds = [tf.int64, tf.float32, tf.float32, tf.int32][: 3 + (self._augmentation is not None)]
+        rows, weights, totals, *seeds = tf.numpy_function(plan, [epoch, number, skipped], kinds)
+        num_rows = self._share * len(self._rounds.shards)
+        rows = tf.ensure_shape(rows, [None, num_rows])
+        taken = {name: tf.gather(column, rows) for name, column in columns.items()}
+        weighed = self._weighed(taken, tf.ensure_shape(weights, [None, num_rows])[..., tf.newaxis])
+        return (*weighed, tf.ensure_shape(totals, [None]), *(tf.ensure_shape(s, [None, num_rows, 2]) for s in seeds))
+
+    def _augmented(self, columns: Columns, weights: "tf.Tensor", total: "tf.Tensor", seeds: "tf.Tensor") -> Any:
+        assert self._augmentation is not None
+        return augmented(self._augmentation, columns, seeds, weights), weights, total
+
+    def _weighed(self, columns: Columns, weights: "tf.Tensor") -> "tuple[Columns, tf.Tensor]":
         import tensorflow as tf
 
         if not self._class_weights:
@@ -138,109 +289,12 @@ class TrainingInput:
         epochs, within = divmod(step, self.steps_per_epoch)
         return epochs * sum(sizes) + sum(min(size, within * self._share) for size in sizes)
 
-    def _order(self, shard: int, epoch: int, window: int, length: int) -> "npt.NDArray[np.int64]":
-        """Returns the order of the records of one window of ``shuffle_buffer`` records of a shard."""
-        if self._shuffle_buffer <= 1:
-            return np.arange(length, dtype=np.int64)
-        random = np.random.default_rng([self._seed, shard, int(epoch), int(window)])
-        return random.permutation(int(length)).astype(np.int64)
 
-    @property
-    def _window(self) -> int:
-        return self._shuffle_buffer if self._shuffle_buffer > 1 else READ_BATCH
+def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function that AutoGraph leaves alone: it costs a second, and there is nothing to convert."""
+    import tensorflow as tf
 
-    def _cached_epoch(self, epoch: "tf.Tensor", skipped: "tf.Tensor") -> "tf.data.Dataset":
-        """Returns for each step the rows of the cache that it takes; the row after the last one is padding."""
-        import tensorflow as tf
-
-        rows = tf.numpy_function(self._rows, [epoch], tf.int64)
-        rows = tf.ensure_shape(rows, [self.steps_per_epoch, self._share * len(self._shards)])
-        return tf.data.Dataset.from_tensor_slices(rows[skipped:])
-
-    def _rows(self, epoch: int) -> "npt.NDArray[np.int64]":
-        shares = []
-        start = 0
-        padding = sum(self.deal.sizes[shard] for shard in self._shards)
-        for shard in self._shards:
-            size = self.deal.sizes[shard]
-            rows = np.full(self.steps_per_epoch * self._share, padding, np.int64)
-            for window, first in enumerate(range(0, size, self._window)):
-                length = min(self._window, size - first)
-                rows[first : first + length] = start + first + self._order(shard, epoch, window, length)
-            shares.append(rows.reshape(self.steps_per_epoch, self._share))
-            start += size
-        return np.concatenate(shares, axis=1)
-
-    def _look_up(self, rows: "tf.Tensor") -> "tuple[dict[str, tf.Tensor], tf.Tensor]":
-        import tensorflow as tf
-
-        padding = sum(self.deal.sizes[shard] for shard in self._shards)
-        columns = {name: tf.gather(column, rows) for name, column in self._cache.items()}
-        return columns, tf.cast(rows < padding, tf.float32)[:, tf.newaxis]
-
-    def _streamed_epoch(self, epoch: "tf.Tensor", skipped: "tf.Tensor") -> "tf.data.Dataset":
-        """Returns for each step a vector of the serialised records that it takes, shorter where shards have run out."""
-        import tensorflow as tf
-
-        nothing = tf.data.Dataset.from_tensors(tf.constant([], tf.string)).repeat()
-
-        def shares(shard: int) -> "tf.data.Dataset":
-            # A window is shuffled as a whole: reading begins with the one that holds the first record wanted.
-            first_window, passed = skipped * self._share // self._window, skipped * self._share % self._window
-
-            def shuffle(index: "tf.Tensor", items: "tf.Tensor") -> "tf.Tensor":
-                order = tf.numpy_function(self._order, [shard, epoch, first_window + index, tf.size(items)], tf.int64)
-                return tf.ensure_shape(tf.gather(items, order)[tf.where(index == 0, passed, 0) :], [None])
-
-            windows = self._read_shard(shard, first_window * self._window)
-            windows = windows.batch(self._window).enumerate().map(shuffle)
-            return windows.rebatch(self._share).prefetch(2).concatenate(nothing)
-
-        steps = tf.data.Dataset.zip(tuple(shares(shard) for shard in self._shards))
-        return steps.map(lambda *items: tf.concat(items, axis=0))
-
-    def _parse(self, serialised: "tf.Tensor") -> "tuple[dict[str, tf.Tensor], tf.Tensor]":
-        import tensorflow as tf
-
-        num_rows = self._share * len(self._shards)
-        num_real = tf.size(serialised)
-        padded = {}
-        for name, column in self._records.parse(serialised).items():
-            rest = [[0, num_rows - num_real], *([[0, 0]] * (column.shape.rank - 1))]
-            padded[name] = tf.ensure_shape(tf.pad(column, rest), [num_rows, *column.shape[1:]])
-        return padded, tf.cast(tf.range(num_rows) < num_real, tf.float32)[:, tf.newaxis]
-
-    def _read_shard(self, shard: int, first_record: "tf.Tensor") -> "tf.data.Dataset":
-        files, passed = self.deal.place(shard, first_record)
-        records = self._records.read(files).skip(passed)
-        return records if self.deal.files_of is not None else records.shard(len(self.deal.sizes), 0)
-
-    def _load(self) -> "dict[str, tf.Tensor]":
-        """Reads this worker's records, shard after shard, each file once."""
-        import tensorflow as tf
-
-        files = self.deal.files_of_shards(self._shards)
-        parsed = self._records.read(files).batch(READ_BATCH).map(self._records.parse).prefetch(1)
-        batches = list(parsed.as_numpy_iterator()) or [self._records.parse(tf.constant([], tf.string))]
-        position = {path: i for i, path in enumerate(files)}
-        counts = dict(zip(self.deal.files, self.deal.counts, strict=True))
-        starts = np.cumsum([0] + [counts[path] for path in files])
-        rows = []
-        for shard in self._shards:
-            if self.deal.files_of is None:
-                rows.append(np.arange(shard, starts[-1], len(self.deal.sizes)))
-            else:
-                places = [position[path] for path in self.deal.files_of_shards([shard])]
-                rows.extend(np.arange(starts[place], starts[place + 1]) for place in places)
-        order = np.concatenate(rows)
-        columns = {name: np.concatenate([batch[name] for batch in batches])[order] for name in batches[0]}
-        # One more row of zeros (of empty strings): where padding is looked up.
-        return {
-            name: tf.constant(np.concatenate([column, np.full_like(column[:1], b"" if column.dtype == object else 0)]))
-            if len(column)
-            else tf.zeros([1, *column.shape[1:]], column.dtype)
-            for name, column in columns.items()
-        }
+    return tf.autograph.experimental.do_not_convert(function)  # type: ignore[no-any-return]
 
 
 class ReplicaInputs:
@@ -254,6 +308,7 @@ class ReplicaInputs:
         self._inputs = tuple(inputs)
         self.deal = inputs[0].deal
         self.steps_per_epoch = inputs[0].steps_per_epoch
+        self.cache_kind = inputs[0].cache_kind
 
     def records_until(self, step: int) -> int:
         """Returns how many records this worker reads in the global steps before ``step``."""
@@ -262,6 +317,14 @@ class ReplicaInputs:
     def total_records_until(self, step: int) -> int:
         """Returns how many records all workers together read in the global steps before ``step``."""
         return self._inputs[0].total_records_until(step)
+
+    def sample(self) -> "tuple[Columns, tf.Tensor]":
+        """Returns the first records of the split, as of ``TrainingInput.sample``."""
+        return self._inputs[0].sample()
+
+    def augmented(self, columns: Columns, weights: "tf.Tensor") -> Columns:
+        """Returns records of ``sample`` as they would be changed at random in training."""
+        return self._inputs[0].augmented(columns, weights)
 
     def batches(self, start_step: int = 0) -> "tf.data.Dataset":
         """Returns a tuple of a batch for each replica, each as of ``TrainingInput.batches``, endlessly."""
@@ -292,14 +355,25 @@ def with_steps(options: TrainOptions, files: Sequence[str]) -> TrainOptions:
 
 
 def worker_input(
-    records: Records, options: TrainOptions, *, worker: int, num_workers: int
+    records: Records, options: TrainOptions, *, worker: int, num_workers: int, cache_dir: Path | None = None
 ) -> TrainingInput | ReplicaInputs:
     """Returns the input of one worker, whose ``options.devices_per_worker`` replicas each have shards of their own.
 
+    Args:
+      records: The training split.
+      options: The ``train`` block.
+      worker: This worker's index.
+      num_workers: Workers in the group.
+      cache_dir: Where ``options.cache: disk`` keeps parsed records.
+
     Raises:
       DataError: There are no records.
+      ConfigurationError: There is no such function as ``options.augment``; the machine has not the memory that
+        ``options.cache`` needs.
+      OSError: ``options.cache: disk`` finds no room.
     """
     count = options.devices_per_worker
+    augmentation = None if options.augment is None else load_augmentation(options.augment)
     deal = Deal.of(records.files, records.count(), options.virtual_shards)
     inputs = [
         TrainingInput(
@@ -310,9 +384,12 @@ def worker_input(
             num_workers=num_workers * count,
             seed=options.seed,
             shuffle_buffer=options.shuffle_buffer,
+            cache=options.cache,
             cache_bytes=CACHE_BYTES // count,
+            cache_dir=cache_dir,
             deal=deal,
             class_weights=options.class_weights,
+            augmentation=augmentation,
         )
         for device in range(count)
     ]

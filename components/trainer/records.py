@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from lockstep.components.errors import ConfigurationError
 from lockstep.components.record_manifest import recorded_counts
@@ -58,31 +59,45 @@ class Deal:
         share = batch_size // len(self.sizes)
         return max(-(-size // share) for size in self.sizes)
 
-    def place(self, shard: int, record: "tf.Tensor") -> "tuple[tf.Tensor, tf.Tensor]":
+    def place(self, shard: int, record: int) -> tuple[tuple[str, ...], int]:
         """Finds a record of a virtual shard, so that nothing before its file need be read.
 
         Args:
           shard: The virtual shard.
-          record: int64 scalar, the record's place in the shard; may be past its end.
+          record: The record's place in the shard; may be past its end.
 
         Returns:
           The shard's files from the one with that record on, and how many records of the first to pass over. Where
           records are dealt singly, every ``len(sizes)``-th from there on is the shard's.
         """
-        import tensorflow as tf
-
-        owned = range(len(self.files)) if self.files_of is None else self.files_of[shard]
+        owned, starts = self._starts(shard)
         position = record if self.files_of is not None else record * len(self.sizes) + shard
-        starts = tf.constant(np.cumsum([0] + [self.counts[i] for i in owned]), tf.int64)
-        # The last file that begins at the record or before; past the end there is none.
-        first = tf.reduce_sum(tf.cast(starts <= position, tf.int64)) - 1
-        return tf.constant([self.files[i] for i in owned], tf.string)[first:], position - starts[first]
+        if position >= starts[-1]:
+            return (), 0
+        # The last file that begins at the record or before; an empty file begins where the next one does.
+        first = int(np.searchsorted(starts, position, side="right")) - 1
+        return tuple(self.files[i] for i in owned[first:]), position - int(starts[first])
 
-    def files_of_shards(self, shards: Sequence[int]) -> tuple[str, ...]:
-        """Returns the files that hold the shards' records, in order, each once."""
+    def numbers(self, shard: int, places: "npt.NDArray[np.int64]") -> "npt.NDArray[np.int64]":
+        """Returns the number among all records, in the order of the files, of records of a virtual shard.
+
+        Args:
+          shard: The virtual shard.
+          places: Of the records in the shard; what is past its end gets a number that means nothing.
+        """
         if self.files_of is None:
-            return self.files
-        return tuple(self.files[i] for i in sorted(i for shard in shards for i in self.files_of[shard]))
+            return places * len(self.sizes) + shard
+        owned, starts = self._starts(shard)
+        if not owned:
+            return np.zeros_like(places)
+        before = np.cumsum([0, *self.counts])[list(owned)]
+        files = np.clip(np.searchsorted(starts, places, side="right") - 1, 0, len(owned) - 1)
+        return (before[files] + places - starts[files]).astype(np.int64)
+
+    def _starts(self, shard: int) -> "tuple[Sequence[int], npt.NDArray[np.int64]]":
+        """Returns the indices of a shard's files, and the place in it where each begins; its end is the last."""
+        owned = range(len(self.files)) if self.files_of is None else self.files_of[shard]
+        return owned, np.cumsum([0] + [self.counts[i] for i in owned])
 
 
 def count_all(files: Sequence[str]) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ and if gradients and updates are two functions. Otherwise momentum, RMSprop and 
 import fnmatch
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,9 +58,9 @@ class Sharded:
 
         return tf.device("CPU:0")  # type: ignore[no-any-return]
 
-    def input(self, records: Records) -> TrainingInput | ReplicaInputs:
+    def input(self, records: Records, cache_dir: Path) -> TrainingInput | ReplicaInputs:
         """Returns all records; each batch is split over the batch axis."""
-        return worker_input(records, self._options, worker=0, num_workers=1)
+        return worker_input(records, self._options, worker=0, num_workers=1, cache_dir=cache_dir)
 
     def prepare(self, built: "Built") -> None:
         """Copies what was built to the devices, each variable as ``layout`` says.

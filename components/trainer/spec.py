@@ -99,9 +99,18 @@ class TrainOptions:
       num_virtual_shards: Parts into which the records are dealt whatever the number of workers, so that N workers see
         what one sees; a multiple of ``workers`` times ``devices_per_worker``. None takes the divisor of ``batch_size``,
         up to 24, that most numbers of workers divide: 24 for 240, 16 for 256.
-      shuffle_buffer: Records within which each virtual shard is shuffled; 0 keeps the order of the files.
+      shuffle_buffer: Records within which each virtual shard is shuffled, rounded up to whole steps; 0 keeps the order
+        of the files. Fewer where the records of all shards' buffers would take more than 128 MiB.
+      cache: What keeps parsed records for later epochs, in each worker its own: ``memory``; ``disk``, in the step's
+        work folder, until the training has succeeded; ``none``, which reads the files again in each epoch. ``auto``
+        is ``memory`` up to 512 MiB a worker, else ``none``.
+      augment: ``module:function`` that changes training records at random, after the cache, never in evaluation nor in
+        the served model: takes the columns of a batch (name -> tensor [batch, ...], label included) and seeds, int32
+        [batch, 2], for TensorFlow's ``stateless_*`` functions, and returns columns of the same names, types and shapes.
+        A record's seed follows from ``seed``, the epoch and the record: the same with any number of workers and after
+        a restart. A record must be changed by its own seed alone, not by its place in the batch.
       base_port: First of ``workers`` TCP ports on this machine; None takes free ones.
-      seed: Of weights, dropout and shuffling; 0 or more.
+      seed: Of weights, dropout, shuffling and ``augment``; 0 or more.
     """
 
     strategy: Literal["one_device", "mirrored", "multi_worker_mirrored", "parameter_server", "dtensor"] = (
@@ -134,6 +143,8 @@ class TrainOptions:
     attempt_timeout_s: float | None = None
     num_virtual_shards: int | None = None
     shuffle_buffer: int = 10_000
+    cache: Literal["auto", "memory", "disk", "none"] = "auto"
+    augment: str | None = None
     base_port: int | None = None
     seed: int = 0
 
@@ -162,6 +173,8 @@ class TrainOptions:
             is_allowed = value is None or (math.isfinite(value) and value > 0)
             _require(is_allowed, name, value, "give a number above 0")
         _require(self.seed < 2**31, "seed", self.seed, "give less than 2147483648")
+        is_allowed = self.augment is None or self.augment.count(":") == 1
+        _require(is_allowed, "augment", self.augment, "spell it module:function")
         self._check_schedule()
         for value, weight in self.class_weights.items():
             _require(value in ("0", "1"), f"class_weights.{value}", weight, "give a weight for 0, for 1, or both")
@@ -393,6 +406,11 @@ class TrainSpec:
     tensorboard_dir: str
     import_paths: tuple[str, ...] = ()
     run_fn: RunFn | None = None
+
+    @property
+    def cache_dir(self) -> Path:
+        """Where ``options.cache: disk`` keeps parsed records; lives as long as ``checkpoint_dir``."""
+        return Path(f"{self.checkpoint_dir}-cache")
 
     def __post_init__(self) -> None:
         _require(bool(self.label), "label", self.label, "give the label's column")

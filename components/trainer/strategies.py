@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lockstep.components.trainer.input_pipeline import ReplicaInputs, TrainingInput
@@ -40,8 +41,8 @@ class Engine(Protocol):
     def scope(self) -> AbstractContextManager[Any]:
         """Returns where model and optimizer are built."""
 
-    def input(self, records: Records) -> TrainingInput | ReplicaInputs:
-        """Returns this process' share of the records."""
+    def input(self, records: Records, cache_dir: Path) -> TrainingInput | ReplicaInputs:
+        """Returns this process' share of the records; parsed ones may be kept below ``cache_dir``."""
 
     def prepare(self, built: Built) -> None:
         """Takes what was built.

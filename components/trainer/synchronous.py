@@ -4,6 +4,7 @@ import logging
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.components.errors import ConfigurationError
@@ -51,9 +52,12 @@ class Synchronous:
         """Returns where model and optimizer are built."""
         return self._strategy.scope()  # type: ignore[no-any-return]
 
-    def input(self, records: Records) -> TrainingInput | ReplicaInputs:
+    def input(self, records: Records, cache_dir: Path) -> TrainingInput | ReplicaInputs:
         """Returns this worker's share of the records."""
-        return worker_input(records, self._options, worker=self._task.index, num_workers=self._task.num_workers)
+        task = self._task
+        return worker_input(
+            records, self._options, worker=task.index, num_workers=task.num_workers, cache_dir=cache_dir
+        )
 
     def prepare(self, built: "Built") -> None:
         """Takes what was built.

@@ -87,7 +87,8 @@ class Training:
         if spec.options.precision != "float32":  # else what the user's Keras is set to stays
             keras.config.set_dtype_policy(spec.options.precision)
         self._transform_output = TFTransformOutput(spec.transform_graph_dir)
-        self._data = self._engine.input(self._records(spec.train_files))
+        self._data = self._engine.input(self._records(spec.train_files), spec.cache_dir)
+        self._try_augmentation()
         self._build()
         self._checkpoints = Checkpoints(Path(spec.checkpoint_dir), self._engine.variables(), is_chief=task.is_chief)
         self._first_step = self._checkpoints.restore()
@@ -169,7 +170,7 @@ class Training:
     def _build_model(self) -> keras.Model:
         """Builds and calls the model once: a subclassed one gets its weights by it, a wrong output is told now."""
         spec = self._spec
-        columns, weights, _ = self._first_batch()
+        columns, weights = self._data.sample()
         try:
             model = models.build_model(
                 spec.model,
@@ -188,9 +189,18 @@ class Training:
             raise ConfigurationError(f"model.build: {spec.model.build!r} failed{place}: {error}") from e
         return model
 
-    def _first_batch(self) -> Any:
-        batches = next(iter(self._data.batches()))
-        return batches[0] if isinstance(batches[0], tuple) else batches
+    def _try_augmentation(self) -> None:
+        """Tells at the start what would be wrong at the first step, in the user's own words."""
+        spec = self._spec
+        if spec.options.augment is None:
+            return
+        try:
+            self._data.augmented(*self._data.sample())
+        except UserError:
+            raise
+        except (Exception, SystemExit) as e:
+            place, error = _place(e, spec.import_paths), one_line(f"{type(e).__name__}: {e}")
+            raise ConfigurationError(f"train.augment: {spec.options.augment!r} failed{place}: {error}") from e
 
     def _records(self, files: tuple[str, ...]) -> Records:
         return Records(files, self._transform_output.transformed_feature_spec(), self._spec.label)

@@ -17,9 +17,11 @@ from lockstep.components.trainer.step import TrainStep
 
 __all__ = ["WorkFolder", "training_key"]
 
-# What only says how the workers are watched: a training goes on from its checkpoint although one of these changed.
+# What only says how the workers are watched, or where they keep what they read: a training goes on from its checkpoint
+# although one of these changed.
 _WATCHING_OPTIONS = (
     "base_port",
+    "cache",
     "max_restarts",
     "restart_window_s",
     "restart_delay_s",

@@ -1,0 +1,99 @@
+"""Random changes of training records: a function of the user's, and the seeds that make it the same for any layout.
+
+A record's seed comes from (seed of the training, epoch, number of the record) alone. So an augmentation that draws all
+its numbers from it, as TensorFlow's ``stateless_*`` functions do, gives the same record the same change in the same
+epoch, on any worker, in any batch, before and after a resume; and another one in the next epoch.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lockstep.components.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+Augmentation = Callable[[Mapping[str, Any], Any], Mapping[str, Any]]
+"""(columns, seeds) -> columns, as ``TrainOptions.augment`` says."""
+
+
+def record_seeds(seed: int, epoch: int, records: "npt.NDArray[np.int64]") -> "npt.NDArray[np.int32]":
+    """Returns a seed for each record, int32 [..., 2].
+
+    Args:
+      seed: Of the training.
+      epoch: From 0.
+      records: int64 [...]: number of each record.
+
+    By the finaliser of Steele, Lea and Flood's SplitMix64 (2014), over seed, epoch and record in turn.
+    """
+    mixed = _mix(np.uint64(_mix(np.array([seed], np.uint64))[0]) ^ np.array([epoch], np.uint64))
+    words = _mix(mixed ^ records.astype(np.uint64).reshape(-1))
+    return words.view(np.int32).reshape(*records.shape, 2)
+
+
+def _mix(words: "npt.NDArray[np.uint64]") -> "npt.NDArray[np.uint64]":
+    words = words + np.uint64(0x9E3779B97F4A7C15)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+def load_augmentation(name: str) -> Augmentation:
+    """Returns the function ``module:function``.
+
+    Raises:
+      ConfigurationError: There is none.
+    """
+    module_name, _, function_name = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as e:
+        if e.name is None or not (module_name == e.name or module_name.startswith(f"{e.name}.")):
+            raise
+        raise ConfigurationError(f"train.augment: there is no module {module_name!r}") from e
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise ConfigurationError(f"train.augment: module {module_name!r} has no function {function_name!r}")
+    return function  # type: ignore[no-any-return]
+
+
+def augmented(
+    augmentation: Augmentation, columns: "Mapping[str, tf.Tensor]", seeds: "tf.Tensor", weights: "tf.Tensor"
+) -> "dict[str, tf.Tensor]":
+    """Returns a batch as the function changes it; rows of weight 0 stay rows of zeros.
+
+    Args:
+      augmentation: The user's function.
+      columns: Name -> [batch, ...].
+      seeds: int32 [batch, 2].
+      weights: float32 [batch, 1].
+
+    Raises:
+      ConfigurationError: It gives other columns than it takes, or of other types or shapes.
+    """
+    import tensorflow as tf
+
+    changed = augmentation(dict(columns), seeds)
+    if not isinstance(changed, Mapping) or set(changed) != set(columns):
+        got = sorted(changed) if isinstance(changed, Mapping) else type(changed).__name__
+        raise ConfigurationError(
+            f"train.augment: the function gives {got}; it must give the columns that it takes: {sorted(columns)}"
+        )
+    result = {}
+    for name, before in columns.items():
+        after = tf.convert_to_tensor(changed[name])
+        if after.dtype != before.dtype or not after.shape.is_compatible_with(before.shape):
+            raise ConfigurationError(
+                f"train.augment: the function gives {name!r} as {after.dtype.name} {after.shape}; it must stay "
+                f"{before.dtype.name} {before.shape}"
+            )
+        if before.dtype != tf.string:
+            is_real = tf.reshape(weights > 0, [-1, *[1] * (before.shape.rank - 1)])
+            after = tf.where(is_real, after, tf.zeros([], before.dtype))
+        result[name] = tf.ensure_shape(after, before.shape)
+    return result
