@@ -9,7 +9,7 @@ shard that has run out fills its share of the last batches with rows of weight 0
 import dataclasses
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -175,6 +175,8 @@ class TrainingInput:
         return augmented(self._augmentation, columns, tf.constant(seeds), weights)
 
     def _make_cache(self, cache: str, num_bytes: int, cache_dir: Path | None) -> RecordCache | None:
+        import tensorflow as tf
+
         if cache == "none":
             return None
         if cache == "memory":
@@ -187,20 +189,15 @@ class TrainingInput:
             return MemoryCache(self._rounds.num_rounds)
         if cache_dir is None:
             raise ValueError("cache_dir: None is not allowed with cache: disk; give a folder")
-        kinds = [(spec.dtype.as_numpy_dtype, tuple(spec.shape[1:])) for _, spec in self._column_specs()]
-        return DiskCache(
-            cache_dir,
-            self._rounds,
-            identity=[name for name, _ in self._column_specs()],
-            kinds=[(np.dtype(dtype), shape) for dtype, shape in kinds],
-        )
-
-    def _column_specs(self) -> "list[tuple[str, tf.TensorSpec]]":
-        """Returns name and type of each column of a round, in the order of the names."""
-        import tensorflow as tf
-
+        kinds = []
         empty = self._records.parse(tf.constant([], tf.string))
-        return [(name, tf.TensorSpec([None, *empty[name].shape[1:]], empty[name].dtype)) for name in sorted(empty)]
+        for name, column in _sorted(empty).items():
+            if not isinstance(column, tf.Tensor):
+                raise ConfigurationError(
+                    f"train.cache: disk is not allowed with feature {name!r}, which is not dense; give memory or none"
+                )
+            kinds.append((np.dtype(column.dtype.as_numpy_dtype), tuple(column.shape[1:])))
+        return DiskCache(cache_dir, self._rounds, identity=sorted(empty), kinds=kinds)
 
     def _numbered_rounds(self, first_epoch: int, first_round: int) -> "tf.data.Dataset":
         """Returns (epoch, number, columns) of the rounds from one on, endlessly."""
@@ -218,21 +215,22 @@ class TrainingInput:
 
         if cache is None:
             return tf.data.Dataset.range(first_epoch, forever).flat_map(_plain(lambda e: read(e, first_of(e))))
-        names, specs = zip(*self._column_specs(), strict=True)
+        # A ragged column is kept as its values and where each row begins among them.
+        empty = _sorted(self._records.parse(tf.constant([], tf.string)))
+        specs = [tf.TensorSpec([None, *part.shape[1:]], part.dtype) for part in tf.nest.flatten(empty, True)]
 
         def get(epoch: "tf.Tensor", number: "tf.Tensor") -> Any:
             found = tf.numpy_function(cache.get, [number], [spec.dtype for spec in specs])
-            shapes = [[self._rounds.num_rows, *spec.shape[1:]] for spec in specs]
-            columns = [tf.ensure_shape(column, shape) for column, shape in zip(found, shapes, strict=True)]
-            return epoch, number, dict(zip(names, columns, strict=True))
+            parts = iter(tf.ensure_shape(part, spec.shape) for part, spec in zip(found, specs, strict=True))
+            return epoch, number, {name: self._of_a_round(column, parts) for name, column in empty.items()}
 
         def put(epoch: "tf.Tensor", number: "tf.Tensor", columns: Columns) -> Any:
             def keep(number: int, *arrays: "npt.NDArray[Any]") -> np.int64:
                 cache.put(int(number), list(arrays))
                 return np.int64(number)
 
-            kept = tf.numpy_function(keep, [number, *(columns[name] for name in names)], tf.int64)
-            return epoch, tf.ensure_shape(kept, []), columns
+            kept = tf.numpy_function(keep, [number, *tf.nest.flatten(_sorted(columns), True)], tf.int64)
+            return epoch, tf.ensure_shape(kept, []), _sorted(columns)
 
         def read_through(epoch: "tf.Tensor") -> "tf.data.Dataset":
             first = first_of(epoch)
@@ -252,6 +250,16 @@ class TrainingInput:
         kept = tf.data.Dataset.range(later * num_rounds, forever)
         return reading.concatenate(kept.map(_plain(lambda i: get(i // num_rounds, i % num_rounds))))
 
+    def _of_a_round(self, kind: Any, parts: "Iterator[tf.Tensor]") -> Any:
+        """Returns a column that was kept in parts, of which NumPy has forgotten how many rows it has."""
+        import tensorflow as tf
+
+        part, num_rows = next(parts), self._rounds.num_rows
+        if isinstance(kind, tf.RaggedTensor):
+            splits = tf.ensure_shape(next(parts), [num_rows + 1])
+            return tf.RaggedTensor.from_row_splits(part, splits, validate=False)
+        return tf.ensure_shape(part, [num_rows, *part.shape[1:]])
+
     def _planned(self, epoch: "tf.Tensor", number: "tf.Tensor", skipped: "tf.Tensor", columns: Columns) -> Any:
         """Returns the steps of a round: columns, weights, total, and seeds if there is an augmentation."""
         import tensorflow as tf
@@ -268,7 +276,7 @@ class TrainingInput:
         rows, weights, totals, *seeds = tf.numpy_function(plan, [epoch, number, skipped], kinds)
         num_rows = self._share * len(self._rounds.shards)
         rows = tf.ensure_shape(rows, [None, num_rows])
-        taken = {name: tf.gather(column, rows) for name, column in columns.items()}
+        taken = {name: _taken(column, rows) for name, column in columns.items()}
         weighed = self._weighed(taken, tf.ensure_shape(weights, [None, num_rows])[..., tf.newaxis])
         return (*weighed, tf.ensure_shape(totals, [None]), *(tf.ensure_shape(s, [None, num_rows, 2]) for s in seeds))
 
@@ -288,6 +296,20 @@ class TrainingInput:
     def _records_of(self, sizes: Sequence[int], step: int) -> int:
         epochs, within = divmod(step, self.steps_per_epoch)
         return epochs * sum(sizes) + sum(min(size, within * self._share) for size in sizes)
+
+
+def _sorted(columns: Columns) -> Columns:
+    return {name: columns[name] for name in sorted(columns)}
+
+
+def _taken(column: Any, rows: "tf.Tensor") -> Any:
+    """Returns the rows [steps, batch] of a column, as [steps, batch, ...]."""
+    import tensorflow as tf
+
+    if not isinstance(column, tf.RaggedTensor):
+        return tf.gather(column, rows)
+    gathered = tf.gather(column, tf.reshape(rows, [-1]))
+    return tf.RaggedTensor.from_uniform_row_length(gathered, rows.shape[1])
 
 
 def _plain(function: Callable[..., Any]) -> Callable[..., Any]:

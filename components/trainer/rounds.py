@@ -159,22 +159,20 @@ class Rounds:
 
         def blocks(slot: "tf.Tensor") -> "tf.data.Dataset":
             files, passed = self._place(slot, first_round)
-            parsed = records.read(files).skip(passed).batch(self.block).map(records.parse)
-            return parsed.concatenate(nothing).take(self.num_rounds - first_round).enumerate().map(check(slot))
+            parsed = records.read(files).skip(passed).batch(self.block).map(records.parse).concatenate(nothing)
 
-        def check(slot: "tf.Tensor") -> "Callable[[tf.Tensor, Columns], Columns]":
-            return lambda index, columns: self._checked(columns, first_round + index, sizes[slot : slot + 1])
+            def fill(index: "tf.Tensor", columns: "Columns") -> "Columns":
+                return self._filled(columns, self.block, first_round + index, sizes[slot : slot + 1])
+
+            return parsed.take(self.num_rounds - first_round).enumerate().map(fill)
 
         num_shards = len(self.shards)
         sizes = tf.constant([self.deal.sizes[shard] for shard in self.shards], tf.int64)
         read = tf.data.Dataset.range(num_shards).interleave(
             blocks, cycle_length=num_shards, num_parallel_calls=min(num_shards, num_threads), deterministic=True
         )
-        shapes = {name: [self.block, *spec.shape[1:]] for name, spec in read.element_spec.items()}
-        return read.padded_batch(num_shards, shapes, drop_remainder=True).map(
-            lambda columns: {
-                name: tf.reshape(column, [self.num_rows, *column.shape[2:]]) for name, column in columns.items()
-            }
+        return read.batch(num_shards, drop_remainder=True).map(
+            lambda columns: {name: self._one_after_another(column) for name, column in columns.items()}
         )
 
     def _read_all(self, records: Records, first_round: "tf.Tensor", nothing: "tf.data.Dataset") -> "tf.data.Dataset":
@@ -185,33 +183,37 @@ class Rounds:
         piece = num_shards * max(1, READ_BATCH // num_shards)
         own = tf.constant(np.flatnonzero(np.isin(np.arange(piece) % num_shards, self.shards)), tf.int64)
 
-        def parse(items: "tf.Tensor") -> "Columns":
-            return records.parse(tf.gather(items, tf.boolean_mask(own, own < tf.size(items, tf.int64))))
+        def own_of(items: "tf.Tensor") -> "tf.Tensor":
+            return tf.gather(items, tf.boolean_mask(own, own < tf.size(items, tf.int64)))
 
-        def pad(index: "tf.Tensor", columns: "Columns") -> "Columns":
-            padded = {}
-            for name, column in self._checked(columns, first_round + index, sizes).items():
-                rest = [[0, self.num_rows - tf.shape(column)[0]], *([[0, 0]] * (column.shape.rank - 1))]
-                padded[name] = tf.ensure_shape(tf.pad(column, rest), [self.num_rows, *column.shape[1:]])
-            return padded
+        def fill(index: "tf.Tensor", columns: "Columns") -> "Columns":
+            return self._filled(columns, self.num_rows, first_round + index, sizes)
 
         sizes = tf.constant([self.deal.sizes[shard] for shard in self.shards], tf.int64)
         files, passed = self._place(tf.constant(0, tf.int64), first_round)
-        pieces = records.read(files).skip(passed).batch(piece).map(parse, num_parallel_calls=2, deterministic=True)
-        return pieces.rebatch(self.num_rows).concatenate(nothing).enumerate().map(pad)
+        pieces = records.read(files).skip(passed).batch(piece).map(own_of, num_parallel_calls=2, deterministic=True)
+        return pieces.rebatch(self.num_rows).map(records.parse).concatenate(nothing).enumerate().map(fill)
 
-    def _checked(self, columns: "Columns", number: "tf.Tensor", sizes: "tf.Tensor") -> "Columns":
-        """Returns the columns if they have the records that a round of shards of these sizes has.
+    def _filled(self, columns: "Columns", num_rows: int, number: "tf.Tensor", sizes: "tf.Tensor") -> "Columns":
+        """Returns columns of ``num_rows`` rows if they have the records that a round of shards of these sizes has.
 
         Padding in the place of a record would be trained on.
         """
         import tensorflow as tf
 
         expected = tf.reduce_sum(tf.clip_by_value(sizes - number * self.block, 0, self.block))
-        count = tf.shape(next(iter(columns.values())), tf.int64)[0]
+        count = tf.shape(columns[min(columns)], tf.int64)[0]
         message = "a file of training records is shorter than when its records were counted"
         with tf.control_dependencies([tf.debugging.assert_equal(count, expected, message=message)]):
-            return {name: tf.identity(column) for name, column in columns.items()}
+            return {name: _padded(column, num_rows) for name, column in columns.items()}
+
+    def _one_after_another(self, blocks: Any) -> Any:
+        """Returns [shards, block, ...] as [num_rows, ...]."""
+        import tensorflow as tf
+
+        if isinstance(blocks, tf.RaggedTensor):
+            return blocks.merge_dims(0, 1)
+        return tf.reshape(blocks, [self.num_rows, *blocks.shape[2:]])
 
     def _place(self, slot: "tf.Tensor", first_round: "tf.Tensor") -> "tuple[tf.Tensor, tf.Tensor]":
         """Returns the files from the one on with which a shard's part of a round begins, and records to pass over."""
@@ -245,3 +247,15 @@ class Rounds:
 
     def _whole_steps(self, num_records: int) -> int:
         return -(-num_records // self.share) * self.share
+
+
+def _padded(column: Any, num_rows: int) -> Any:
+    """Returns a column filled up with rows of zeros; with empty ones if it is ragged."""
+    import tensorflow as tf
+
+    if isinstance(column, tf.RaggedTensor):
+        splits = column.row_splits
+        splits = tf.concat([splits, tf.fill([num_rows + 1 - tf.size(splits)], splits[-1])], axis=0)
+        return tf.RaggedTensor.from_row_splits(column.values, tf.ensure_shape(splits, [num_rows + 1]), validate=False)
+    rest = [[0, num_rows - tf.shape(column)[0]], *([[0, 0]] * (column.shape.rank - 1))]
+    return tf.ensure_shape(tf.pad(tf.identity(column), rest), [num_rows, *column.shape[1:]])
