@@ -7,7 +7,6 @@ was parsed can be kept for later epochs, and any step can be begun at with one r
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
