@@ -24,6 +24,7 @@ from lockstep.components.trainer.records import Records
 from lockstep.components.trainer.spec import TrainOptions
 from lockstep.components.trainer.step_function import total_weight, weighted_mean
 from lockstep.components.trainer.task import Task
+from lockstep.components.trainer.usage import GroupMeter
 
 if TYPE_CHECKING:
     import keras
@@ -45,17 +46,18 @@ class Asynchronous:
     Args:
       options: The ``train`` block.
       task: The coordinator's place.
+      meter: Hears what each call tells of the workers.
 
     Raises:
       tf.errors.OpError: The group did not come together.
     """
 
-    def __init__(self, options: TrainOptions, task: Task) -> None:
+    def __init__(self, options: TrainOptions, task: Task, meter: GroupMeter) -> None:
         import tensorflow as tf
 
         # Or a call to a worker that is gone waits for it for minutes.
         os.environ["GRPC_FAIL_FAST"] = "use_caller"
-        self._options = options
+        self._options, self._meter = options, meter
         resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
         self._strategy = tf.distribute.ParameterServerStrategy(resolver)
         self._coordinator = tf.distribute.coordinator.ClusterCoordinator(self._strategy)
@@ -91,7 +93,8 @@ class Asynchronous:
         """See ``loop.Steps``; some calls are under way while the first one's losses are waited for."""
         under_way: collections.deque[Any] = collections.deque()
         for call in calls:
-            steps = [next(batches) for _ in range(call.size)]
+            with self._meter.waiting():
+                steps = [next(batches) for _ in range(call.size)]
             under_way.append(self._coordinator.schedule(self._function, args=_stacked(steps)))
             while under_way and (call.is_last or len(under_way) >= self._num_ahead):
                 yield np.asarray(under_way.popleft().fetch())

@@ -42,6 +42,13 @@ class WorkerEvent:
       examples_per_s: Records of all workers a second since the last heartbeat.
       records: Training records that this worker has read in this attempt (``heartbeat`` and ``done``).
       total_records: The same of all workers, which each knows (``heartbeat``).
+      cpu: Processor seconds a second that the worker uses: 1.0 is a core (``heartbeat``).
+      memory_mb: Its resident memory in MiB (``heartbeat``).
+      gpu_memory_mb: Memory in use of its first GPU in MiB (``heartbeat``); None without one.
+      input_share: Part of the time that it waited for its input, 0 to 1: since the last heartbeat, or (``done``) since
+        the first call.
+      peak_memory_mb: The most resident memory that it had, in MiB (``done``).
+      read_mb: What it read from files since the training began, in MiB (``done``).
       digest: ``done``: SHA-256 (hex) of the final weights; must be the same on every worker. Empty where nobody knows
         the weights but a ``run_fn``.
       message: ``failed``: the error, one line if it is the user's.
@@ -57,6 +64,12 @@ class WorkerEvent:
     examples_per_s: float | None = None
     records: int | None = None
     total_records: int | None = None
+    cpu: float | None = None
+    memory_mb: float | None = None
+    gpu_memory_mb: float | None = None
+    input_share: float | None = None
+    peak_memory_mb: float | None = None
+    read_mb: float | None = None
     digest: str | None = None
     message: str | None = None
     traceback: str | None = None

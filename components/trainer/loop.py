@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -14,6 +14,7 @@ from lockstep.components.trainer.checkpoint import Checkpoints
 from lockstep.components.trainer.heartbeat import Reporter
 from lockstep.components.trainer.input_pipeline import ReplicaInputs, TrainingInput
 from lockstep.components.trainer.spec import TrainOptions
+from lockstep.components.trainer.usage import GroupMeter, Shares
 
 if TYPE_CHECKING:
     import keras
@@ -36,6 +37,8 @@ class TrainingResult:
       step: Global step reached.
       loss: Mean loss of the last call's steps; None if there was no step.
       records: Records that this worker read in this attempt.
+      input_share: Part of the time that this worker waited for its input, the first call left out; None without a
+        second one.
       examples_per_s: Records that all workers read a second, the first call (tracing) left out; None without a second
         call.
       train_s: Seconds in the loop, checkpoints included.
@@ -45,6 +48,7 @@ class TrainingResult:
     step: int
     loss: float | None
     records: int
+    input_share: float | None
     examples_per_s: float | None
     train_s: float
 
@@ -151,9 +155,37 @@ def calls(first_step: int, options: TrainOptions) -> Iterator[Call]:
     step = first_step
     while step < options.num_steps:
         to_checkpoint = options.checkpoint_every - step % options.checkpoint_every
-        size = min(options.steps_per_call, to_checkpoint, options.num_steps - step)
+        size = min(options.steps_per_call, to_checkpoint, options.num_steps - step, *options.to_trace(step))
         step += size
         yield Call(size, is_last=step % options.checkpoint_every == 0 or step == options.num_steps)
+
+
+def traced(steps: Iterable[Call], first_step: int, options: TrainOptions, trace_dir: str | None) -> Iterator[Call]:
+    """Yields the calls, and writes a profile of those within ``options.trace_steps``, for TensorBoard's plugin.
+
+    Args:
+      steps: The calls, which begin and end where the profile does.
+      first_step: Steps that are done before.
+      options: A training that goes on after the first step to be traced traces nothing.
+      trace_dir: TensorBoard's folder; None traces nothing.
+    """
+    import tensorflow as tf
+
+    step, is_tracing = first_step, False
+    first, last = options.trace_steps or (0, 0)
+    try:
+        for call in steps:
+            if trace_dir is not None and options.trace_steps and step == first - 1:
+                tf.profiler.experimental.start(trace_dir)
+                is_tracing = True
+            yield call
+            step += call.size
+            if is_tracing and step >= last:
+                is_tracing = False
+                tf.profiler.experimental.stop()
+    finally:
+        if is_tracing:
+            tf.profiler.experimental.stop(save=False)
 
 
 def train(
@@ -166,6 +198,9 @@ def train(
     reporter: Reporter,
     before_save: Callable[[int], None],
     on_call: Callable[[int, "np.ndarray[Any, Any]", float | None], None],
+    meter: GroupMeter,
+    on_beat: Callable[[int, Sequence[Shares]], None] = lambda step, shares: None,
+    trace_dir: str | None = None,
 ) -> TrainingResult:
     """Trains from ``first_step`` to ``options.num_steps``; blocks, and every worker must call it alike.
 
@@ -179,6 +214,9 @@ def train(
       before_save: Called with the step before each save, by every worker.
       on_call: Called with (global step, losses of the call's steps, records a second since the last heartbeat or
         None), after each call.
+      meter: Heard of by ``steps``.
+      on_beat: Called with (global step, what each worker uses) at each heartbeat but the first.
+      trace_dir: Where a profile of ``options.trace_steps`` is written; None writes none.
 
     Raises:
       DivergedError: A step's loss is not finite; found at the end of its call, the step is named.
@@ -193,7 +231,9 @@ def train(
 
     unreported: list[float] = []
     reporter.step = first_step
-    for losses in steps.run(iter(data.batches(first_step)), calls(first_step, options)):
+    for losses in steps.run(
+        iter(data.batches(first_step)), traced(calls(first_step, options), first_step, options, trace_dir)
+    ):
         check_finite(losses, step)
         step += len(losses)
         reporter.step = step
@@ -204,6 +244,8 @@ def train(
         if reporter.is_due or step == options.num_steps or warm_step is None:
             # The first call traces: its rate says nothing.
             rate = None if warm_step is None else num_read(beat_step) / (now_s - beat_s)
+            shares: tuple[Shares, ...] = () if warm_step is None else meter.mark()
+            own = shares[meter.worker] if shares else None
             reporter.say(
                 "heartbeat",
                 step=step,
@@ -211,11 +253,16 @@ def train(
                 examples_per_s=rate,
                 records=data.records_until(step) - data.records_until(first_step),
                 total_records=num_read(first_step),
+                input_share=None if own is None else own.input_share,
+                **({} if own is None else dataclasses.asdict(own.usage)),
             )
+            if shares:
+                on_beat(step, shares)
             unreported.clear()
             beat_s, beat_step = now_s, step
         if warm_step is None:
             warm_step, warm_s = step, now_s
+            meter.begin()
         on_call(step, losses, rate)
         if step % options.checkpoint_every == 0 or step == options.num_steps:
             save_s = time.monotonic()
@@ -224,12 +271,14 @@ def train(
             reporter.say("checkpoint", step=step)
             saving_s += time.monotonic() - save_s
     finished_s = time.monotonic()
+    input_share = meter.input_share() if warm_step is not None and step > warm_step else None
     num_warm = 0 if warm_step is None else num_read(warm_step)
     return TrainingResult(
         first_step=first_step,
         step=step,
         loss=loss,
         records=data.records_until(step) - data.records_until(first_step),
+        input_share=input_share,
         examples_per_s=num_warm / (finished_s - warm_s - saving_s) if num_warm else None,
         train_s=finished_s - started_s,
     )

@@ -21,6 +21,7 @@ from lockstep.components.trainer.records import Records
 from lockstep.components.trainer.spec import BATCH_AXIS, TrainOptions
 from lockstep.components.trainer.step_function import total_weight, weighted_mean
 from lockstep.components.trainer.task import Task
+from lockstep.components.trainer.usage import GroupMeter
 
 if TYPE_CHECKING:
     import keras
@@ -40,15 +41,16 @@ class Sharded:
     Args:
       options: The ``train`` block.
       task: This process.
+      meter: Hears what each call tells of the workers.
 
     Raises:
       ConfigurationError: There are fewer devices than ``mesh`` has.
     """
 
-    def __init__(self, options: TrainOptions, task: Task) -> None:
+    def __init__(self, options: TrainOptions, task: Task, meter: GroupMeter) -> None:
         from tensorflow.experimental import dtensor
 
-        self._options = options
+        self._options, self._meter = options, meter
         devices = choose_devices(options.num_devices)
         self._mesh = dtensor.create_mesh(list(options.mesh.items()), devices=list(devices))
 
@@ -95,7 +97,7 @@ class Sharded:
     def run(self, batches: "Iterator[Any]", calls: Iterable[Call]) -> "Iterator[np.ndarray[Any, Any]]":
         """See ``loop.Steps``."""
         for call in calls:
-            losses = [self._step(*next(batches)) for _ in range(call.size)]
+            losses = [self._step(*self._next(batches)) for _ in range(call.size)]
             yield np.array([_first_part(loss) for loss in losses], np.float32)
 
     def before_save(self, step: int) -> None:
@@ -108,6 +110,10 @@ class Sharded:
         for variable, host in zip(self._built.model.variables, self._hosts, strict=False):
             variable._value = host
         return self._built.model
+
+    def _next(self, batches: "Iterator[Any]") -> Any:
+        with self._meter.waiting():
+            return next(batches)
 
     def _step(self, columns: "dict[str, tf.Tensor]", weights: "tf.Tensor", total: "tf.Tensor") -> "tf.Tensor":
         split = BATCH_AXIS if BATCH_AXIS in self._options.mesh else None

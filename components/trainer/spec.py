@@ -109,6 +109,9 @@ class TrainOptions:
         [batch, 2], for TensorFlow's ``stateless_*`` functions, and returns columns of the same names, types and shapes.
         A record's seed follows from ``seed``, the epoch and the record: the same with any number of workers and after
         a restart. A record must be changed by its own seed alone, not by its place in the batch.
+      trace_steps: First and last step, counted from 1, of which the chief writes a profile beside its TensorBoard
+        events, for TensorBoard's profile plugin; a few are enough. None writes none; nor does a training that goes on
+        from a checkpoint after the first of them.
       base_port: First of ``workers`` TCP ports on this machine; None takes free ones.
       seed: Of weights, dropout, shuffling and ``augment``; 0 or more.
     """
@@ -145,6 +148,7 @@ class TrainOptions:
     shuffle_buffer: int = 10_000
     cache: Literal["auto", "memory", "disk", "none"] = "auto"
     augment: str | None = None
+    trace_steps: tuple[int, ...] | None = None
     base_port: int | None = None
     seed: int = 0
 
@@ -173,6 +177,10 @@ class TrainOptions:
             is_allowed = value is None or (math.isfinite(value) and value > 0)
             _require(is_allowed, name, value, "give a number above 0")
         _require(self.seed < 2**31, "seed", self.seed, "give less than 2147483648")
+        trace = self.trace_steps
+        is_allowed = trace is None or (len(trace) == 2 and 1 <= trace[0] <= trace[1] <= (self.steps or trace[1]))
+        remedy = "give first and last step, as [100, 110], none above the steps of the training"
+        _require(is_allowed, "trace_steps", trace, remedy)
         is_allowed = self.augment is None or self.augment.count(":") == 1
         _require(is_allowed, "augment", self.augment, "spell it module:function")
         self._check_schedule()
@@ -188,6 +196,11 @@ class TrainOptions:
         if self.steps is None:
             raise RuntimeError("epochs were not turned into steps")
         return self.steps
+
+    def to_trace(self, step: int) -> tuple[int, ...]:
+        """Returns how many steps are left to each end of ``trace_steps`` that is still to come."""
+        first, last = self.trace_steps or (1, 0)
+        return tuple(end - step for end in (first - 1, last) if end > step)
 
     @property
     def virtual_shards(self) -> int:

@@ -13,6 +13,7 @@ from lockstep.components.trainer.gradients import (
     summed,
 )
 from lockstep.components.trainer.loop import Call, Columns, PerExampleLoss, model_columns
+from lockstep.components.trainer.usage import WIDTH, GroupMeter
 
 if TYPE_CHECKING:
     import keras
@@ -63,6 +64,8 @@ class StepFunction:
       clip: Bounds of the whole batch's gradients.
       sum_weights: Whether the sum of all replicas' weights must be asked of them: it is not the number of records.
       accumulate: Parts that each batch is trained in, one after another; divides the rows of a replica.
+      single: Whether every call has one step: no loop is built for it then.
+      meter: Hears with each call what all workers use, and how long they waited for their batches.
     """
 
     def __init__(
@@ -77,6 +80,8 @@ class StepFunction:
         clip: Clip | None = None,
         sum_weights: bool = False,
         accumulate: int = 1,
+        single: bool = False,
+        meter: GroupMeter | None = None,
     ) -> None:
         import tensorflow as tf
 
@@ -94,7 +99,11 @@ class StepFunction:
         self._accumulate = accumulate
         self._sums = GradientSums(strategy, model.trainable_variables) if accumulate > 1 else None
         # AutoGraph would rewrite the source of Keras and of the model at every trace: seconds, for loops it has not.
-        self._call = tf.function(self._steps, autograph=False)
+        self._call = tf.function(self._single_step if single else self._steps, autograph=False)
+        self._meter = meter or GroupMeter(num_workers=num_workers)
+        self._sizes: dict[int, Any] = {}
+        self._table: Any = None
+        self._told: Any = None
 
     def run(self, batches: "Iterator[Any]", calls: Iterable[Call]) -> "Iterator[np.ndarray[Any, Any]]":
         """See ``loop.Steps``."""
@@ -105,22 +114,50 @@ class StepFunction:
         """Trains on the next ``num_steps`` batches; blocks. Returns each step's loss, float32 [num_steps]."""
         import tensorflow as tf
 
-        # A tensor, so that the shorter calls before a checkpoint and at the end are not traced anew.
-        losses: np.ndarray[Any, Any] = self._call(batches, tf.constant(num_steps)).numpy()
+        if num_steps not in self._sizes:
+            # A tensor, so that the shorter calls before a checkpoint and at the end are not traced anew.
+            self._sizes[num_steps] = tf.constant(num_steps)
+        table = self._meter.table()
+        if table is not self._table:
+            self._table, self._told = table, tf.constant(table)
+        values = self._call(batches, self._sizes[num_steps], self._told).numpy()
+        self._meter.take(values[num_steps:].reshape(table.shape))
+        losses: np.ndarray[Any, Any] = values[:num_steps]
         return losses
 
-    def _steps(self, batches: "Iterator[Any]", num_steps: "tf.Tensor") -> "tf.Tensor":
+    def _single_step(self, batches: "Iterator[Any]", _num_steps: "tf.Tensor", table: "tf.Tensor") -> "tf.Tensor":
         import tensorflow as tf
 
-        def one(index: "tf.Tensor", losses: "tf.TensorArray") -> "tuple[tf.Tensor, tf.TensorArray]":
-            loss = self._whole_step(*on_replicas(self._strategy, next(batches)))
-            return index + 1, losses.write(index, loss)
+        batch, waited_s = _next_batch(batches)
+        loss = self._whole_step(*on_replicas(self._strategy, batch))
+        return self._told_by_all(tf.reshape(loss, [1]), waited_s, table)
+
+    def _steps(self, batches: "Iterator[Any]", num_steps: "tf.Tensor", table: "tf.Tensor") -> "tf.Tensor":
+        import tensorflow as tf
+
+        def one(
+            index: "tf.Tensor", losses: "tf.TensorArray", waited_s: "tf.Tensor"
+        ) -> "tuple[tf.Tensor, tf.TensorArray, tf.Tensor]":
+            batch, more_s = _next_batch(batches)
+            loss = self._whole_step(*on_replicas(self._strategy, batch))
+            return index + 1, losses.write(index, loss), waited_s + more_s
 
         losses = tf.TensorArray(tf.float32, size=num_steps, element_shape=[])
+        none_s = tf.zeros([], tf.float64)
         # One at a time: the collectives of two steps must not overtake each other.
-        _, losses = tf.while_loop(lambda index, _: index < num_steps, one, (0, losses), parallel_iterations=1)
+        _, losses, waited_s = tf.while_loop(
+            lambda index, *_: index < num_steps, one, (0, losses, none_s), parallel_iterations=1
+        )
+        return self._told_by_all(losses.stack(), waited_s, table)
+
+    def _told_by_all(self, losses: "tf.Tensor", waited_s: "tf.Tensor", table: "tf.Tensor") -> "tf.Tensor":
+        """Returns the losses over all workers, and then their tables: float32 [steps + workers * WIDTH]."""
+        import tensorflow as tf
+
+        own = tf.reshape(tf.one_hot([self._meter.worker * WIDTH + WIDTH - 1], self._num_workers * WIDTH), [-1])
+        told = tf.reshape(table, [-1]) + own * tf.cast(waited_s, tf.float32)
         # One collective a call, not one a step: nobody needs the global loss in between.
-        return sum_over_workers(self._strategy, self._num_workers, losses.stack())
+        return sum_over_workers(self._strategy, self._num_workers, tf.concat([losses, told], axis=0))
 
     def _whole_step(self, columns: Any, weights: Any, total: Any) -> "tf.Tensor":
         """Trains on one batch, of each replica; returns this worker's part of the loss."""
@@ -189,6 +226,17 @@ class StepFunction:
             num_replicas = self._strategy.num_replicas_in_sync
             gradients = [None if gradient is None else gradient / num_replicas for gradient in gradients]
         self._optimizer.apply(gradients, self._model.trainable_variables)  # sums the gradients over the replicas
+
+
+def _next_batch(batches: "Iterator[Any]") -> "tuple[Any, tf.Tensor]":
+    """Returns the next batch, and how many seconds it was waited for, float64."""
+    import tensorflow as tf
+
+    began_s = tf.timestamp()
+    with tf.control_dependencies([began_s]):
+        batch = next(batches)
+    with tf.control_dependencies(tf.nest.flatten(batch, expand_composites=True)[:1]):
+        return batch, tf.timestamp() - began_s
 
 
 def _part_of(column: "tf.Tensor", part: "tf.Tensor", rows: int) -> "tf.Tensor":

@@ -11,6 +11,7 @@ from lockstep.components.trainer.loop import Call, PerExampleLoss
 from lockstep.components.trainer.records import Records
 from lockstep.components.trainer.spec import TrainOptions
 from lockstep.components.trainer.task import Task
+from lockstep.components.trainer.usage import GroupMeter
 
 if TYPE_CHECKING:
     import keras
@@ -71,8 +72,13 @@ class Engine(Protocol):
         """
 
 
-def make_engine(options: TrainOptions, task: Task) -> Engine:
+def make_engine(options: TrainOptions, task: Task, meter: GroupMeter) -> Engine:
     """Joins the group: blocks until all its processes are there. Call it before TensorFlow runs anything.
+
+    Args:
+      options: The ``train`` block.
+      task: This process' place.
+      meter: Hears what each call tells of the workers.
 
     Raises:
       ConfigurationError: This machine has not the devices that the options ask for.
@@ -83,7 +89,7 @@ def make_engine(options: TrainOptions, task: Task) -> Engine:
     from lockstep.components.trainer.synchronous import Synchronous
 
     if options.strategy == "dtensor":
-        return Sharded(options, task)
+        return Sharded(options, task, meter)
     if options.strategy == "parameter_server":
-        return Asynchronous(options, task)
-    return Synchronous(options, task)
+        return Asynchronous(options, task, meter)
+    return Synchronous(options, task, meter)

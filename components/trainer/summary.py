@@ -7,13 +7,21 @@ import json
 import os
 import platform
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from lockstep.components.trainer.spec import TrainSpec
 
-__all__ = ["SUMMARY_NAME", "Attempt", "TrainingOutcome", "installed_versions", "training_summary", "write_summary"]
+__all__ = [
+    "SUMMARY_NAME",
+    "Attempt",
+    "TrainingOutcome",
+    "WorkerFigures",
+    "installed_versions",
+    "training_summary",
+    "write_summary",
+]
 
 SUMMARY_NAME = "summary.json"
 
@@ -52,6 +60,23 @@ class Attempt:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class WorkerFigures:
+    """What one worker did in the last attempt; what it did not say is None.
+
+    Args:
+      records: Training records that it read.
+      read_mb: What it read from files, in MiB; little where records stayed in memory.
+      peak_memory_mb: The most resident memory that it had, in MiB.
+      input_share: Part of the time that it waited for its input, 0 to 1.
+    """
+
+    records: int | None
+    read_mb: float | None
+    peak_memory_mb: float | None
+    input_share: float | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingOutcome:
     """A finished training.
 
@@ -61,7 +86,7 @@ class TrainingOutcome:
       loss: Mean loss of the last steps that were done; None if no step was left to do.
       examples_per_s: Records of all workers a second, over the steps of the last attempt, without its start; None if
         it had fewer than two progress reports.
-      records: Training records that each worker read in the last attempt, by worker; None where it did not say.
+      workers: What each worker did in the last attempt.
       digest: SHA-256 of the final weights, the same on every worker; empty of a ``run_fn``.
       seconds: From the start of the supervisor to the end of the last process.
     """
@@ -70,9 +95,14 @@ class TrainingOutcome:
     steps: int
     loss: float | None
     examples_per_s: float | None
-    records: tuple[int | None, ...]
+    workers: tuple[WorkerFigures, ...]
     digest: str
     seconds: float
+
+    @property
+    def records(self) -> tuple[int | None, ...]:
+        """Training records that each worker read in the last attempt, by worker; None where it did not say."""
+        return tuple(worker.records for worker in self.workers)
 
     @property
     def num_workers(self) -> int:
@@ -99,10 +129,11 @@ def training_summary(
 
     Returns:
       ``options``, ``model``, ``run_fn``, ``steps``, ``num_workers`` (of the last attempt), ``restarts``, ``attempts``
-      (as ``Attempt``), ``loss``, ``evaluation`` (metric -> value), ``examples_per_s``, ``records_per_worker`` (in the
-      last attempt), ``records_per_epoch``, ``steps_per_epoch``, ``weights_digest``, ``seconds`` (``total``,
-      ``supervised``, and the chief's by phase) and ``versions``. ``loss`` is null if no attempt had a step left to do,
-      ``examples_per_s`` if the last had none.
+      (as ``Attempt``), ``loss``, ``evaluation`` (metric -> value), ``examples_per_s``, ``workers`` (as
+      ``WorkerFigures``), ``records_per_worker`` and ``input_share`` (their records, and their mean),
+      ``records_per_epoch``, ``steps_per_epoch``, ``weights_digest``, ``seconds`` (``total``, ``supervised``, and the
+      chief's by phase) and ``versions``. ``loss`` is null if no attempt had a step left to do, ``examples_per_s`` and
+      ``input_share`` if the last had none.
     """
     return {
         "options": dataclasses.asdict(spec.options),
@@ -117,12 +148,19 @@ def training_summary(
         "evaluation": dict(report["evaluation"]),
         "examples_per_s": report["examples_per_s"] or outcome.examples_per_s,
         "records_per_worker": list(outcome.records),
+        "workers": [dataclasses.asdict(worker) for worker in outcome.workers],
+        "input_share": _mean([worker.input_share for worker in outcome.workers]),
         "records_per_epoch": report["records_per_epoch"],
         "steps_per_epoch": report["steps_per_epoch"],
         "weights_digest": outcome.digest or None,
         "seconds": {"total": round(seconds, 3), "supervised": outcome.seconds, **report["seconds"]},
         "versions": dict(versions),
     }
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return round(sum(known) / len(known), 4) if known else None
 
 
 def installed_versions() -> dict[str, str]:

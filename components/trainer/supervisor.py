@@ -41,7 +41,7 @@ from lockstep.components.trainer.heartbeat import WorkerEvent
 from lockstep.components.trainer.launchers import Launcher, TooFewPlaces, WorkerGroup
 from lockstep.components.trainer.restarts import RestartPolicy
 from lockstep.components.trainer.spec import TrainOptions
-from lockstep.components.trainer.summary import Attempt, TrainingOutcome
+from lockstep.components.trainer.summary import Attempt, TrainingOutcome, WorkerFigures
 
 __all__ = ["Supervisor"]
 
@@ -281,7 +281,15 @@ class Supervisor:
             steps=self._options.num_steps,
             loss=self._loss,
             examples_per_s=finished.examples_per_s,
-            records=tuple(event.records for event in finished.done),
+            workers=tuple(
+                WorkerFigures(
+                    records=event.records,
+                    read_mb=event.read_mb,
+                    peak_memory_mb=event.peak_memory_mb,
+                    input_share=event.input_share,
+                )
+                for event in finished.done
+            ),
             digest=str(digests[0]),
             seconds=round(self._clock() - self._begin_s, 3),
         )
@@ -317,6 +325,7 @@ class _ProgressReport:
         self._next_s = 0.0
         self._said = ""
         self._first: WorkerEvent | None = None
+        self._first_s = 0.0
         self._last: WorkerEvent | None = None
 
     @property
@@ -329,15 +338,23 @@ class _ProgressReport:
 
     def report(self, watch: GroupWatch, now_s: float) -> None:
         self._last = watch.chief
-        self._first = self._first or self._last
+        if self._first is None and self._last is not None:
+            self._first, self._first_s = self._last, now_s
         if now_s < self._next_s:
             return
-        text = "evaluating and exporting" + self._changes() if watch.is_exporting else self._line(self._last)
+        text = "evaluating and exporting" + self._changes() if watch.is_exporting else self._line(self._last, now_s)
         if text and text != self._said:
             _progress.info(text)
             self._said, self._next_s = text, now_s + _PROGRESS_S
 
-    def _line(self, event: WorkerEvent | None) -> str:
+    def _left_s(self, event: WorkerEvent, now_s: float) -> float | None:
+        """Returns seconds to the last step at the pace of this attempt so far, its first call (tracing) left out."""
+        if self._first is None or event.step is None or self._first.step is None or event.step <= self._first.step:
+            return None
+        pace_s = (now_s - self._first_s) / (event.step - self._first.step)
+        return pace_s * (self._options.num_steps - event.step)
+
+    def _line(self, event: WorkerEvent | None, now_s: float) -> str:
         if event is None:
             return ""
         if not event.step:
@@ -347,6 +364,8 @@ class _ProgressReport:
             parts.append(f"loss {event.loss:.3f}")
         if event.examples_per_s is not None:
             parts.append(f"{event.examples_per_s:,.0f} examples/s")
+        if (left_s := self._left_s(event, now_s)) is not None:
+            parts.append(f"{_duration(left_s)} left")
         return ", ".join(parts) + self._changes()
 
 
@@ -389,3 +408,11 @@ def _caught_signals() -> Iterator[_Signals]:
 def _described(failure: Failure) -> str:
     memory = " (the system does that when memory runs out)" if failure.signal_name == "SIGKILL" else ""
     return f"{failure.cause}{memory}; log: {failure.log_path}"
+
+
+def _duration(seconds: float) -> str:
+    """Returns seconds as a person says them: ``40 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"

@@ -16,6 +16,7 @@ from lockstep.components.trainer.records import Records
 from lockstep.components.trainer.spec import TrainOptions
 from lockstep.components.trainer.step_function import StepFunction, sum_over_workers
 from lockstep.components.trainer.task import Task
+from lockstep.components.trainer.usage import GroupMeter
 
 if TYPE_CHECKING:
     import keras
@@ -37,14 +38,15 @@ class Synchronous:
     Args:
       options: The ``train`` block.
       task: This worker's place.
+      meter: Hears what each call tells of the workers.
 
     Raises:
       ConfigurationError: There are fewer devices than ``devices_per_worker``.
       tf.errors.OpError: The group did not come together.
     """
 
-    def __init__(self, options: TrainOptions, task: Task) -> None:
-        self._options, self._task = options, task
+    def __init__(self, options: TrainOptions, task: Task, meter: GroupMeter) -> None:
+        self._options, self._task, self._meter = options, task, meter
         self._strategy = make_strategy(task, choose_devices(options.devices_per_worker))
         self._statistics: list[keras.Variable] = []
 
@@ -78,6 +80,8 @@ class Synchronous:
             clip=clip_of(self._options),
             sum_weights=bool(self._options.class_weights),
             accumulate=self._options.accumulate,
+            single=self._options.steps_per_call == 1,
+            meter=self._meter,
         )
         if self._statistics and self._strategy.num_replicas_in_sync > 1:
             _log.warning(

@@ -24,13 +24,15 @@ from lockstep.components.trainer.export import export, serving_columns
 from lockstep.components.trainer.heartbeat import Reporter, one_line
 from lockstep.components.trainer.outputs import check_output
 from lockstep.components.trainer.records import Records
-from lockstep.components.trainer.spec import RunFiles, TrainSpec
+from lockstep.components.trainer.spec import SYNCHRONOUS, RunFiles, TrainSpec
 from lockstep.components.trainer.task import Task
+from lockstep.components.trainer.usage import GroupMeter, Shares, peak_memory_mb, read_mb
 
 _log = logging.getLogger(__name__)
 
 # Steps between two points of the loss curve: an event costs as much time as a step of a small model.
 _EVENT_STEPS = 10
+_EVENT_S = 0.05  # and seconds, where many steps are made
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,7 +83,14 @@ class Training:
         started_s = time.monotonic()
         self._spec, self._task, self._reporter, self._attempt = spec, task, reporter, attempt
         limit_threads(task)
-        self._engine = strategies.make_engine(spec.options, task)
+        together = spec.options.strategy in SYNCHRONOUS
+        self._meter = GroupMeter(
+            task.index if together else 0,
+            task.num_workers if together else 1,
+            has_gpu=bool(tf.config.list_physical_devices("GPU")),
+        )
+        self._read_mb = read_mb()
+        self._engine = strategies.make_engine(spec.options, task, self._meter)
         # All workers start from equal weights whatever their number; the data have seeds of their own.
         keras.utils.set_random_seed(spec.options.seed)
         if spec.options.precision != "float32":  # else what the user's Keras is set to stays
@@ -100,13 +109,25 @@ class Training:
         self._reporter.say("training", step=self._first_step)
         writer = self._event_writer()
 
+        written_s = 0.0
+
         def on_call(step: int, losses: "np.ndarray[Any, Any]", rate: float | None) -> None:
-            if rate is None and step % _EVENT_STEPS >= len(losses):
+            nonlocal written_s
+            now_s = time.monotonic()
+            if rate is None and (step % _EVENT_STEPS >= len(losses) or now_s - written_s < _EVENT_S):
                 return
+            written_s = now_s
             with writer.as_default(step):
                 tf.summary.scalar("train/loss", float(losses.mean()))
                 if rate is not None:
                     tf.summary.scalar("train/examples_per_s", rate)
+
+        def on_beat(step: int, shares: Sequence[Shares]) -> None:
+            with writer.as_default(step):
+                for worker, share in enumerate(shares):
+                    for name, value in {"input_share": share.input_share, **dataclasses.asdict(share.usage)}.items():
+                        if value is not None:
+                            tf.summary.scalar(f"{name}/worker-{worker}", value)
 
         result = loop.train(
             self._engine,
@@ -117,11 +138,20 @@ class Training:
             reporter=self._reporter,
             before_save=self._engine.before_save,
             on_call=on_call,
+            meter=self._meter,
+            on_beat=on_beat,
+            trace_dir=self._spec.tensorboard_dir if self._task.is_chief else None,
         )
         writer.close()
         self._seconds["train"] = result.train_s
         self._model = self._engine.trained_model(self._build_model)
         return result
+
+    def usage(self) -> dict[str, float | None]:
+        """Returns ``peak_memory_mb`` and ``read_mb`` of this process, for the event ``done``."""
+        now_mb = read_mb()
+        read = None if now_mb is None or self._read_mb is None else round(now_mb - self._read_mb, 1)
+        return {"peak_memory_mb": peak_memory_mb(), "read_mb": read}
 
     def digest(self) -> str:
         """Returns the digest of the weights, the same on every worker."""

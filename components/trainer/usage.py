@@ -1,13 +1,21 @@
-"""What a worker uses of its machine: processor, memory, a GPU's memory, bytes read. Standard library, and TensorFlow for the GPU."""
+"""What each worker uses of its machine, and how long it waits for its input; the chief knows it of all."""
 
+import contextlib
 import dataclasses
 import os
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 _MIB = 2**20
+_LOOK_S = 0.5  # between two looks at what the process uses
+
+WIDTH = 4
+"""Numbers that workers tell each other in a call: cpu, memory_mb, gpu_memory_mb (-1 for none), seconds waited."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,3 +94,101 @@ def read_mb() -> float | None:
     except OSError:  # some containers forbid it
         return None
     return round(int(dict(line.split(": ") for line in lines)["rchar"]) / _MIB, 1)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Shares:
+    """What a worker did between two marks.
+
+    Args:
+      usage: What it uses.
+      input_share: Part of the time in which it waited for its input, 0 to 1.
+    """
+
+    usage: Usage
+    input_share: float
+
+
+class GroupMeter:
+    """Gathers what all workers use with the calls that train: each puts a row into a table that they add up.
+
+    Args:
+      worker: This worker's index.
+      num_workers: Workers that train.
+      has_gpu: Whether this process drives a GPU.
+      clock: Seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        worker: int = 0,
+        num_workers: int = 1,
+        *,
+        has_gpu: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.worker = worker
+        self._meter = UsageMeter(has_gpu=has_gpu, clock=clock)
+        self._clock = clock
+        self._table = np.zeros([num_workers, WIDTH], np.float32)
+        self._looked_s = float("-inf")
+        self._usages = np.zeros([num_workers, WIDTH - 1])
+        self._waited_s = np.zeros(num_workers)
+        self._marked_waited_s = np.zeros(num_workers)
+        self._marked_s = self._begin_s = clock()
+
+    def table(self) -> "npt.NDArray[np.float32]":
+        """Returns [workers, WIDTH], zeros but for this worker's row; its last number is for the call to fill in."""
+        now_s = self._clock()
+        if now_s - self._looked_s >= _LOOK_S:
+            self._looked_s = now_s
+            usage = self._meter.look()
+            gpu = -1.0 if usage.gpu_memory_mb is None else usage.gpu_memory_mb
+            self._table = np.zeros_like(self._table)
+            self._table[self.worker] = usage.cpu, usage.memory_mb, gpu, 0.0
+        return self._table
+
+    def take(self, table: "npt.NDArray[np.float32]") -> None:
+        """Takes the sum of all workers' tables of a call."""
+        self._usages = table[:, :-1]
+        self._waited_s = self._waited_s + table[:, -1]
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Counts the time within as this process' waiting for input, where a call does not measure it itself."""
+        began_s = self._clock()
+        yield
+        table = self.table().copy()
+        table[self.worker, -1] = self._clock() - began_s
+        self.take(table)
+
+    def begin(self) -> None:
+        """Forgets what was before: the first call traces."""
+        self._waited_s = np.zeros_like(self._waited_s)
+        self._marked_waited_s = self._waited_s
+        self._marked_s = self._begin_s = self._clock()
+
+    def mark(self) -> tuple[Shares, ...]:
+        """Returns what each worker did since the last mark, by worker."""
+        now_s = self._clock()
+        shares = self._input_shares(self._waited_s - self._marked_waited_s, now_s - self._marked_s)
+        self._marked_waited_s, self._marked_s = self._waited_s, now_s
+        return tuple(
+            Shares(
+                usage=Usage(
+                    cpu=round(float(cpu), 3),
+                    memory_mb=round(float(memory), 1),
+                    gpu_memory_mb=None if gpu < 0 else round(float(gpu), 1),
+                ),
+                input_share=share,
+            )
+            for (cpu, memory, gpu), share in zip(self._usages, shares, strict=True)
+        )
+
+    def input_share(self) -> float:
+        """Returns the part of the time since ``begin`` in which this worker waited for its input."""
+        return self._input_shares(self._waited_s, self._clock() - self._begin_s)[self.worker]
+
+    @staticmethod
+    def _input_shares(waited_s: "npt.NDArray[np.float64]", elapsed_s: float) -> list[float]:
+        return [round(min(1.0, float(one) / max(elapsed_s, 1e-9)), 4) for one in waited_s]

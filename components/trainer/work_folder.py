@@ -22,6 +22,7 @@ __all__ = ["WorkFolder", "training_key"]
 _WATCHING_OPTIONS = (
     "base_port",
     "cache",
+    "trace_steps",
     "max_restarts",
     "restart_window_s",
     "restart_delay_s",

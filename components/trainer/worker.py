@@ -89,7 +89,14 @@ def _train(spec: TrainSpec, task: Task, reporter: Reporter, attempt: int) -> dic
     weights_digest = training.digest()
     if task.is_chief:
         training.finish(result)
-    return {"step": result.step, "digest": weights_digest, "records": result.records}
+    usage = training.usage()
+    return {
+        "step": result.step,
+        "digest": weights_digest,
+        "records": result.records,
+        "input_share": result.input_share,
+        **usage,
+    }
 
 
 def _run_function(spec: TrainSpec, task: Task, reporter: Reporter, attempt: int) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from lockstep.components.trainer.records import Records
 from lockstep.components.trainer.spec import TrainOptions
 from lockstep.components.trainer.step_function import StepFunction
 from lockstep.components.trainer.synchronous import seed_states
+from lockstep.components.trainer.usage import GroupMeter
 from tests.components.trainer.conftest import example, write_split
 
 SPEC = {name: tf.io.FixedLenFeature([], tf.float32) for name in ("fare", "tips")}
@@ -58,9 +59,20 @@ class Run:
         self.model = model or small_model(dropout=0.3)
         optimizer = loop.optimizer_of(self.model, self.options)
         per_example = loop.per_example_loss(self.model, "binary")
-        self.steps = StepFunction(tf.distribute.get_strategy(), 1, self.model, optimizer, per_example, "tips")
+        self.meter = GroupMeter()
+        self.steps = StepFunction(
+            tf.distribute.get_strategy(),
+            1,
+            self.model,
+            optimizer,
+            per_example,
+            "tips",
+            single=self.options.steps_per_call == 1,
+            meter=self.meter,
+        )
         variables = [*self.model.weights, *seed_states(self.model), *optimizer.variables]
         self.checkpoints = Checkpoints(checkpoint_dir, [v.value for v in variables], is_chief=True, keep=99)
+        self.trace_dir = checkpoint_dir / "events"
         self.stream = io.StringIO()
         self.calls: list[tuple[int, int]] = []
 
@@ -75,6 +87,8 @@ class Run:
             reporter=Reporter(0, self.stream, interval_s=0.0),
             before_save=lambda step: None,
             on_call=lambda step, losses, _: self.calls.append((step, len(losses))),
+            meter=self.meter,
+            trace_dir=str(self.trace_dir),
         )
 
     @property
@@ -255,3 +269,48 @@ def test_calls_cover_the_steps_and_stop_at_checkpoints(first_step: int, steps: i
     ends = [first_step + int(end) for end in np.cumsum(sizes)]
     saved = {step for step in range(first_step + 1, steps + 1) if step % every == 0 or step == steps}
     assert {end for end, call in zip(ends, calls, strict=True) if call.is_last} == saved
+
+
+def test_a_profile_of_some_steps_holds_their_operations(split: Records, tmp_path: Path) -> None:
+    """Calls end at both ends of it; the file is the one that TensorBoard's plugin reads, with events in it."""
+    run = Run(split, tmp_path / "run", steps=9, steps_per_call=4, trace_steps=(3, 7))
+    run.train()
+    assert run.calls == [(2, 2), (3, 1), (6, 3), (7, 1), (9, 2)]
+    (path,) = (run.trace_dir / "plugins" / "profile").rglob("*.xplane.pb")
+    # Names of events are plain text in the protocol buffer, whose module moves from release to release.
+    assert b"MatMul" in path.read_bytes()
+
+
+def test_a_training_that_goes_on_after_the_steps_to_trace_traces_nothing(split: Records, tmp_path: Path) -> None:
+    """What an earlier attempt wrote stays."""
+    Run(split, tmp_path / "run", steps=6).train()
+    late = Run(split, tmp_path / "run", steps=9, trace_steps=(3, 7))
+    late.train()
+    assert not late.trace_dir.exists()
+
+
+def test_one_step_a_call_trains_like_several(split: Records, tmp_path: Path) -> None:
+    """It is built without a loop."""
+    one = Run(split, tmp_path / "one", small_model(), steps_per_call=1)
+    several = Run(split, tmp_path / "several", small_model(), steps_per_call=3)
+    losses = [run.train().loss for run in (one, several)]
+    assert [len(run.calls) for run in (one, several)] == [12, 4]
+    for a, b in zip(one.model.get_weights(), several.model.get_weights(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
+    assert losses[0] is not None
+
+
+def test_heartbeats_say_what_a_worker_uses(split: Records, tmp_path: Path) -> None:
+    """Processor, memory and waiting for input; not the first, whose call traced."""
+    run = Run(split, tmp_path / "run")
+    result = run.train()
+    first, *rest = (event for event in run.events if event.event == "heartbeat")
+    assert first.cpu is None
+    for event in rest:
+        assert event.memory_mb is not None
+        assert event.memory_mb > 50
+        assert event.input_share is not None
+        assert 0 <= event.input_share <= 1
+        assert event.gpu_memory_mb is None
+    assert result.input_share is not None
+    assert 0 <= result.input_share <= 1
