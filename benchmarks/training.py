@@ -104,6 +104,7 @@ def report(figures: Figures) -> str:
             heading("input, one process"),
             rate("  parse each record, then batch (the recipe)", "recipe"),
             rate("  Lockstep, records in memory", "memory", ("the recipe", "recipe")),
+            rate("  Lockstep, records on the disk", "disk", ("the recipe", "recipe")),
             rate("  Lockstep, from files", "files", ("the recipe", "recipe")),
             heading("one worker, the taxi model, batch 240"),
             rate("  Keras fit, 1 step a call (its default)", "fit-1"),
