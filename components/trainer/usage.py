@@ -70,7 +70,7 @@ class UsageMeter:
             return None
         import tensorflow as tf
 
-        return round(tf.config.experimental.get_memory_info("GPU:0")["current"] / _MIB, 1)
+        return round(float(tf.config.experimental.get_memory_info("GPU:0")["current"]) / _MIB, 1)
 
 
 def memory_mb() -> float:
@@ -150,8 +150,8 @@ class GroupMeter:
 
     def take(self, table: "npt.NDArray[np.float32]") -> None:
         """Takes the sum of all workers' tables of a call."""
-        self._usages = table[:, :-1]
-        self._waited_s = self._waited_s + table[:, -1]
+        values = table.astype(np.float64)
+        self._usages, self._waited_s = values[:, :-1], self._waited_s + values[:, -1]
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from lockstep.components.trainer.heartbeat import WorkerEvent
 from lockstep.components.trainer.spec import RunFiles, TrainSpec, worker_command
 
-DEADLINE_S = 120
+DEADLINE_S = 300
 
 
 @dataclasses.dataclass
