@@ -113,7 +113,7 @@ def _write_rows(
     tally: "_Tally",
     writer: ShardWriter,
 ) -> None:
-    max_rows = max(1, _MAX_OVERHEAD_BYTES // sum(_CELL_OVERHEAD_BYTES + len(name.encode()) for name in types))
+    max_rows = max(1, _MAX_OVERHEAD_BYTES // max(1, sum(_CELL_OVERHEAD_BYTES + len(name.encode()) for name in types)))
     parts = (
         part for unit in units for batch in source.batches(unit, types) for part in tally.kept(batch).parts(max_rows)
     )
@@ -139,7 +139,7 @@ def _records(batch: RowBatch, data: DataOptions, required: Sequence[str]) -> _Re
     hashes = hash_rows(batch.hashed.items(), batch.num_rows)
     splits = tuple(data.splits)
     assigned = assign_splits(hashes, tuple(data.splits.values()))
-    framed = frame_records(encode_examples(batch.columns, batch.num_rows))
+    framed = frame_records(encode_examples(batch.columns, batch.num_rows) if batch.records is None else batch.records)
     # By the high bits: the low ones tell the split, and would be alike within it.
     order = np.argsort(hashes >> np.uint64(16), kind="stable")
     trained = assigned == splits.index(_TRAIN) if _TRAIN in splits else np.ones(batch.num_rows, np.bool_)
