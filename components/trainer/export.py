@@ -34,15 +34,23 @@ class ServingColumns:
     transformed: frozenset[str]
 
 
-def serving_columns(transform_output: "TFTransformOutput", model: "keras.Model", *, label: str) -> ServingColumns:
+def serving_columns(
+    transform_output: "TFTransformOutput", model: "keras.Model", *, label: str, weight: str | None = None
+) -> ServingColumns:
     """Finds what can be served, from the transform graph.
+
+    Args:
+      transform_output: Its graph.
+      model: What is served.
+      label: Name of the transformed label.
+      weight: Name of the transformed weights of records, which serving does not need.
 
     Raises:
       ConfigurationError: A feature of the model is made of the label's column, which is not known when serving; the
         model takes something that is no transformed feature.
     """
     sources = sources_of_features(transform_output)
-    features = model_columns(model, dict.fromkeys(sources), label)
+    features = model_columns(model, dict.fromkeys(name for name in sources if name != weight), label)
     for name in features:
         if label in sources[name]:
             raise ConfigurationError(
@@ -50,7 +58,8 @@ def serving_columns(transform_output: "TFTransformOutput", model: "keras.Model",
                 "leave it out of the model"
             )
     return ServingColumns(
-        served=frozenset().union(*(columns for name, columns in sources.items() if name != label)) - {label},
+        served=frozenset().union(*(columns for name, columns in sources.items() if name not in (label, weight)))
+        - {label},
         transformed=frozenset().union(*sources.values()),
     )
 
@@ -72,6 +81,7 @@ def export(
     *,
     label: str,
     label_kind: Literal["binary", "regression"],
+    weight: str | None = None,
 ) -> None:
     """Writes the SavedModel; ``export_dir`` appears whole or not at all.
 
@@ -91,7 +101,7 @@ def export(
     # What tf.Transform saved, not its TransformFeaturesLayer: as a tf_keras model that would be traced for seconds.
     root.model, root.transform = model, _load_transform(transform_output)
     signatures = {
-        "serving_default": _serving(model, root.transform, raw_spec, columns.served, label),
+        "serving_default": _serving(model, root.transform, raw_spec, columns.served, label, weight),
         "transform_features": _transforming(root.transform, raw_spec, columns.transformed),
     }
 
@@ -184,12 +194,16 @@ def _load_transform(transform_output: "TFTransformOutput") -> Any:
     return loaded
 
 
-def _serving(model: "keras.Model", transform: Any, raw_spec: RawSpec, parsed: Collection[str], label: str) -> Any:
+def _serving(
+    model: "keras.Model", transform: Any, raw_spec: RawSpec, parsed: Collection[str], label: str, weight: str | None
+) -> Any:
     import tensorflow as tf
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")], autograph=False)
     def serve(examples: "tf.Tensor") -> "dict[str, tf.Tensor]":
         columns = _transform(transform, examples, raw_spec, parsed)
+        if weight is not None:
+            del columns[weight]
         predictions = model(model_columns(model, columns, label), training=False)
         return {"predictions": tf.cast(predictions, tf.float32)}
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lockstep.components.errors import ConfigurationError, DataError
+from lockstep.components.trainer import example_weights
 from lockstep.components.trainer.records import READ_BATCH, Deal, Records, count_all
 from lockstep.components.trainer.spec import TrainOptions
 
@@ -44,7 +45,8 @@ class TrainingInput:
       class_weights: ``0`` or ``1`` -> weight of the records with that label, 1 where not given.
 
     Raises:
-      DataError: There are no records.
+      DataError: There are no records, or one's weight is negative or not finite (all are looked at here where they
+        are kept in memory, else each batch when it is read; see ``example_weights.as_data_error``).
     """
 
     def __init__(
@@ -98,8 +100,8 @@ class TrainingInput:
 
         Each is ``(columns, weights, total)``: columns by feature name, label included, [batch_size / num_workers, ...];
         weights float32 [batch_size / num_workers, 1], 0 for padding rows (whose columns are 0); total float32 scalar,
-        the number of records over all workers, known without asking them. With ``class_weights`` the weights are those
-        of the records' labels, and their sum over all workers is not known here.
+        the number of records over all workers, known without asking them. The weights are 1 but for a record's own
+        (``records.weight``) times that of its label (``class_weights``).
         """
         import tensorflow as tf
 
@@ -128,6 +130,9 @@ class TrainingInput:
     ) -> "tuple[dict[str, tf.Tensor], tf.Tensor]":
         import tensorflow as tf
 
+        columns, own = self._records.without_weight(columns)
+        if own is not None:
+            weights *= own if self.is_cached else example_weights.checked(str(self._records.weight), own)
         if not self._class_weights:
             return columns, weights
         label = tf.reshape(columns[self._records.label], tf.shape(weights))
@@ -234,6 +239,8 @@ class TrainingInput:
                 rows.extend(np.arange(starts[place], starts[place + 1]) for place in places)
         order = np.concatenate(rows)
         columns = {name: np.concatenate([batch[name] for batch in batches])[order] for name in batches[0]}
+        if self._records.weight is not None:
+            example_weights.check(self._records.weight, columns[self._records.weight])
         # One more row of zeros (of empty strings): where padding is looked up.
         return {
             name: tf.constant(np.concatenate([column, np.full_like(column[:1], b"" if column.dtype == object else 0)]))

@@ -46,7 +46,7 @@ class ModelInputs:
     [batch, 1]: a probability where ``label_kind`` is ``binary``, the value itself for ``regression``.
 
     Args:
-      features: Transformed features by name, without the label, in alphabetical order.
+      features: Transformed features by name, without label and weights, in alphabetical order.
       label_kind: What is predicted.
       parameters: ``model.parameters`` of the configuration, as given.
       table_parts: Parts that an ``embeddings.SplitEmbedding`` should have: the number of parameter servers, else 1.
@@ -158,6 +158,7 @@ def model_inputs(
     label: str,
     label_kind: Literal["binary", "regression"] = "binary",
     parameters: Mapping[str, Any] | None = None,
+    weight: str | None = None,
 ) -> ModelInputs:
     """Reads the transformed features from a transform graph, whoever wrote its preprocessing function.
 
@@ -177,7 +178,7 @@ def model_inputs(
         )
     domains = tf_transform_output.transformed_domains()
     features = {}
-    for name in sorted(set(spec) - {label}):
+    for name in sorted(set(spec) - {label, weight}):
         if not isinstance(spec[name], tf.io.FixedLenFeature):
             raise ConfigurationError(
                 f"feature {name!r}: the preprocessing function returns it as {type(spec[name]).__name__},"
@@ -194,6 +195,7 @@ def build_model(
     label_kind: Literal["binary", "regression"] = "binary",
     *,
     table_parts: int = 1,
+    weight: str | None = None,
 ) -> "keras.Model":
     """Builds the model that the configuration names, for the features that a transform graph produces.
 
@@ -203,6 +205,7 @@ def build_model(
       label: Name of the transformed label.
       label_kind: What is predicted.
       table_parts: See ``ModelInputs``.
+      weight: Name of the transformed feature that holds the records' weights, which the model is not given.
 
     Raises:
       ConfigurationError: There is no such function, or it returned something else than a Keras model; what
@@ -211,7 +214,9 @@ def build_model(
     import keras
 
     build = resolve_build(options.build)
-    inputs = model_inputs(tf_transform_output, label=label, label_kind=label_kind, parameters=options.parameters)
+    inputs = model_inputs(
+        tf_transform_output, label=label, label_kind=label_kind, parameters=options.parameters, weight=weight
+    )
     model = build(dataclasses.replace(inputs, table_parts=table_parts))
     if not isinstance(model, keras.Model):
         raise ConfigurationError(

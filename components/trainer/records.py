@@ -9,6 +9,7 @@ import numpy as np
 from lockstep.components.errors import ConfigurationError
 from lockstep.components.record_manifest import recorded_counts
 from lockstep.components.tfrecord_files import count_records
+from lockstep.components.trainer import example_weights
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -97,9 +98,12 @@ class Records:
       files: Gzip TFRecords of transformed tf.Examples.
       feature_spec: Transformed feature name -> ``tf.io.FixedLenFeature``, label included.
       label: Name of the label.
+      weight: Name of the feature that says how much each record counts; None if all count alike.
     """
 
-    def __init__(self, files: Sequence[str], feature_spec: Mapping[str, Any], label: str) -> None:
+    def __init__(
+        self, files: Sequence[str], feature_spec: Mapping[str, Any], label: str, weight: str | None = None
+    ) -> None:
         import tensorflow as tf
 
         for name, spec in feature_spec.items():
@@ -113,8 +117,11 @@ class Records:
                 f"label {label!r}: not among the transformed features ({', '.join(sorted(feature_spec))}); "
                 "the preprocessing function must return it under its column's name"
             )
+        if weight is not None:
+            example_weights.check_feature(weight, feature_spec.get(weight))
         self.files = tuple(files)
         self.label = label
+        self.weight = weight
         self._feature_spec = dict(feature_spec)
 
     def count(self) -> tuple[int, ...]:
@@ -140,6 +147,18 @@ class Records:
 
         columns = tf.io.parse_example(serialised, self._feature_spec)
         return {name: column[:, tf.newaxis] if column.shape.rank == 1 else column for name, column in columns.items()}
+
+    def without_weight(self, columns: "Mapping[str, Any]") -> "tuple[dict[str, Any], Any]":
+        """Returns what ``parse`` did without the weights, which no model sees, and these: float32 [batch, 1], or None.
+
+        They are not checked.
+        """
+        import tensorflow as tf
+
+        features = dict(columns)
+        if self.weight is None:
+            return features, None
+        return features, tf.cast(features.pop(self.weight), tf.float32)
 
     @property
     def bytes_per_record(self) -> int:
