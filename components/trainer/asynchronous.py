@@ -68,6 +68,7 @@ class Asynchronous:
 
     def input(self, records: Records) -> TrainingInput | ReplicaInputs:
         """Returns all records: a step is one batch, and one worker makes it."""
+        records.require_dense(self._options.strategy)
         return worker_input(records, self._options, worker=0, num_workers=1)
 
     def prepare(self, built: "Built") -> None:

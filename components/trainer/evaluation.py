@@ -142,7 +142,7 @@ class Evaluation:
         """Adds one batch; returns a prediction that is no probability, see ``improbable``."""
         import tensorflow as tf
 
-        features, weights = self._records.without_weight(columns)
+        features, weights = self._records.for_model(columns)
         label = tf.cast(features[self._records.label], tf.float32)
         # A loss in half precision would be too coarse.
         predictions = self._model(model_columns(self._model, features, self._records.label), training=False)
@@ -156,7 +156,12 @@ class Evaluation:
         return improbable(predictions)
 
 
-def _any_batch(spec: "dict[str, tf.TensorSpec]") -> "dict[str, tf.TensorSpec]":
+def _any_batch(spec: "dict[str, tf.TypeSpec]") -> "dict[str, tf.TypeSpec]":
     import tensorflow as tf
 
-    return {name: tf.TensorSpec([None, *column.shape[1:]], column.dtype) for name, column in spec.items()}
+    return {
+        name: column
+        if isinstance(column, tf.RaggedTensorSpec)
+        else tf.TensorSpec([None, *column.shape[1:]], column.dtype)
+        for name, column in spec.items()
+    }

@@ -99,7 +99,7 @@ def export(
     raw_spec = transform_output.raw_feature_spec()
     root = tf.Module()
     # What tf.Transform saved, not its TransformFeaturesLayer: as a tf_keras model that would be traced for seconds.
-    root.model, root.transform = model, _load_transform(transform_output)
+    root.model, root.transform = _saveable(model), _load_transform(transform_output)
     signatures = {
         "serving_default": _serving(model, root.transform, raw_spec, columns.served, label, weight),
         "transform_features": _transforming(root.transform, raw_spec, columns.transformed),
@@ -121,6 +121,16 @@ def export(
         shutil.rmtree(temporary_dir, ignore_errors=True)
         raise
     sync(export_dir.parent)
+
+
+def _saveable(model: "keras.Model") -> Any:
+    """Returns what holds a model's variables in a SavedModel: itself, or its layers.
+
+    TensorFlow would trace a signature of Keras' own for a model, which takes sparse and ragged inputs for dense ones.
+    """
+    inputs = getattr(model, "_inputs_struct", None) or {}
+    is_uneven = any(getattr(tensor, kind, False) for tensor in inputs.values() for kind in ("sparse", "ragged"))
+    return list(model.layers) if is_uneven else model
 
 
 def describe(
@@ -215,7 +225,8 @@ def _transforming(transform: Any, raw_spec: RawSpec, parsed: Collection[str]) ->
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")], autograph=False)
     def transform_features(examples: "tf.Tensor") -> "dict[str, tf.Tensor]":
-        return _transform(transform, examples, raw_spec, parsed)
+        # A signature returns tensors only: what has any number of values is filled up with zeros, or empty text.
+        return {name: _as_tensor(value) for name, value in _transform(transform, examples, raw_spec, parsed).items()}
 
     return transform_features
 
@@ -239,6 +250,14 @@ def _absent(spec: "tf.TypeSpec", num_records: "tf.Tensor") -> "tf.Tensor | tf.Sp
         shape = tf.stack([tf.cast(num_records, tf.int64), tf.constant(0, tf.int64)])
         return tf.SparseTensor(tf.zeros([0, 2], tf.int64), tf.zeros([0], spec.dtype), shape)
     return tf.zeros([num_records, *spec.shape[1:]], spec.dtype)
+
+
+def _as_tensor(value: Any) -> "tf.Tensor":
+    import tensorflow as tf
+
+    if isinstance(value, tf.RaggedTensor):
+        return value.to_tensor()
+    return tf.sparse.to_dense(value) if isinstance(value, tf.SparseTensor) else value
 
 
 def _as_columns(features: "Mapping[str, tf.Tensor]") -> "dict[str, tf.Tensor]":

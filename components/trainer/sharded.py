@@ -61,6 +61,7 @@ class Sharded:
 
     def input(self, records: Records) -> TrainingInput | ReplicaInputs:
         """Returns all records; each batch is split over the batch axis."""
+        records.require_dense(self._options.strategy)
         return worker_input(records, self._options, worker=0, num_workers=1)
 
     def prepare(self, built: "Built") -> None:

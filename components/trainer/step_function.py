@@ -178,10 +178,15 @@ class StepFunction:
         self._optimizer.apply(gradients, self._model.trainable_variables)  # sums the gradients over the replicas
 
 
-def _part_of(column: "tf.Tensor", part: "tf.Tensor", rows: int) -> "tf.Tensor":
+def _part_of(column: Any, part: "tf.Tensor", rows: int) -> Any:
     import tensorflow as tf
 
-    return tf.ensure_shape(column[part * rows : (part + 1) * rows], [rows, *column.shape[1:]])
+    if isinstance(column, tf.SparseTensor):
+        width = column.dense_shape[1]
+        start = tf.stack([tf.cast(part * rows, tf.int64), tf.zeros([], tf.int64)])
+        return tf.sparse.slice(column, start, tf.stack([tf.constant(rows, tf.int64), width]))
+    sliced = column[part * rows : (part + 1) * rows]
+    return sliced if isinstance(column, tf.RaggedTensor) else tf.ensure_shape(sliced, [rows, *column.shape[1:]])
 
 
 def on_replicas(strategy: "tf.distribute.Strategy", batches: Any) -> Any:
