@@ -183,8 +183,8 @@ class _ScoreFile(beam.DoFn):
         for serialized in read_batches(path):
             slices = self._slicer(serialized)
             scores = [scorer(serialized) for scorer in self._scorers]
-            for of_model, (labels, predictions) in zip(plots.values(), scores, strict=True):
-                of_model.update(labels, predictions)
+            for of_model, scored in zip(plots.values(), scores, strict=True):
+                of_model.update(scored.labels, scored.predictions)
             yield from _extracts([model.name for model in self._models], scores, slices)
         yield beam.pvalue.TaggedOutput(ScoreFiles.PLOTS, plots)
 
