@@ -123,6 +123,9 @@ def _training(outputs: Outputs) -> str:
     most = summary["attempts"][0]["num_workers"]
     number = f"{workers} of {most}" if workers < most else f"{workers}"
     parts = [f"{summary['steps']:,} steps on {number} worker{'s' if most > 1 else ''}"]
+    course = summary.get("validation")
+    if course and course["has_stopped"]:
+        parts[0] += f", stopped early of {summary['options']['steps']:,}"
     # Both are unknown of a training that had no step left to do.
     if summary["loss"] is not None:
         parts.append(f"loss {summary['loss']:.4g}")

@@ -213,12 +213,14 @@ class Requirements:
       complete_columns: Must be there, and have a value in every row: the label's.
       complete_if_present: Need not be there, but must have a value in every row if they are: the label's where a
         function of the user's may make it of other columns.
+      weight_column: Must be there, and hold a finite number of 0 or more in every row; None asks for none.
       on_missing: What a row without such a value means: ``error`` stops, ``drop`` leaves the row out and counts it.
     """
 
     columns: tuple[str, ...] = ()
     complete_columns: tuple[str, ...] = ()
     complete_if_present: tuple[str, ...] = ()
+    weight_column: str | None = None
     on_missing: Literal["error", "drop"] = "error"
 
     def __post_init__(self) -> None:

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lockstep.components.errors import ConfigurationError, DataError
-from lockstep.components.trainer.records import READ_BATCH, Deal, Records, count_all
+from lockstep.components.trainer import example_weights
+from lockstep.components.trainer.records import READ_BATCH, Deal, Records, count_all, padded, taken
 from lockstep.components.trainer.spec import TrainOptions
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class TrainingInput:
       class_weights: ``0`` or ``1`` -> weight of the records with that label, 1 where not given.
 
     Raises:
-      DataError: There are no records.
+      DataError: There are no records, or one's weight is negative or not finite (all are looked at here where they
+        are kept in memory, else each batch when it is read; see ``example_weights.as_data_error``).
     """
 
     def __init__(
@@ -98,8 +100,8 @@ class TrainingInput:
 
         Each is ``(columns, weights, total)``: columns by feature name, label included, [batch_size / num_workers, ...];
         weights float32 [batch_size / num_workers, 1], 0 for padding rows (whose columns are 0); total float32 scalar,
-        the number of records over all workers, known without asking them. With ``class_weights`` the weights are those
-        of the records' labels, and their sum over all workers is not known here.
+        the number of records over all workers, known without asking them. The weights are 1 but for a record's own
+        (``records.weight``) times that of its label (``class_weights``).
         """
         import tensorflow as tf
 
@@ -128,6 +130,9 @@ class TrainingInput:
     ) -> "tuple[dict[str, tf.Tensor], tf.Tensor]":
         import tensorflow as tf
 
+        columns, own = self._records.for_model(columns)
+        if own is not None:
+            weights *= own if self.is_cached else example_weights.checked(str(self._records.weight), own)
         if not self._class_weights:
             return columns, weights
         label = tf.reshape(columns[self._records.label], tf.shape(weights))
@@ -203,12 +208,8 @@ class TrainingInput:
         import tensorflow as tf
 
         num_rows = self._share * len(self._shards)
-        num_real = tf.size(serialised)
-        padded = {}
-        for name, column in self._records.parse(serialised).items():
-            rest = [[0, num_rows - num_real], *([[0, 0]] * (column.shape.rank - 1))]
-            padded[name] = tf.ensure_shape(tf.pad(column, rest), [num_rows, *column.shape[1:]])
-        return padded, tf.cast(tf.range(num_rows) < num_real, tf.float32)[:, tf.newaxis]
+        columns = {name: padded(column, num_rows) for name, column in self._records.parse(serialised).items()}
+        return columns, tf.cast(tf.range(num_rows) < tf.size(serialised), tf.float32)[:, tf.newaxis]
 
     def _read_shard(self, shard: int, first_record: "tf.Tensor") -> "tf.data.Dataset":
         files, passed = self.deal.place(shard, first_record)
@@ -221,7 +222,7 @@ class TrainingInput:
 
         files = self.deal.files_of_shards(self._shards)
         parsed = self._records.read(files).batch(READ_BATCH).map(self._records.parse).prefetch(1)
-        batches = list(parsed.as_numpy_iterator()) or [self._records.parse(tf.constant([], tf.string))]
+        batches = list(parsed) or [self._records.parse(tf.constant([], tf.string))]
         position = {path: i for i, path in enumerate(files)}
         counts = dict(zip(self.deal.files, self.deal.counts, strict=True))
         starts = np.cumsum([0] + [counts[path] for path in files])
@@ -232,15 +233,10 @@ class TrainingInput:
             else:
                 places = [position[path] for path in self.deal.files_of_shards([shard])]
                 rows.extend(np.arange(starts[place], starts[place + 1]) for place in places)
-        order = np.concatenate(rows)
-        columns = {name: np.concatenate([batch[name] for batch in batches])[order] for name in batches[0]}
-        # One more row of zeros (of empty strings): where padding is looked up.
-        return {
-            name: tf.constant(np.concatenate([column, np.full_like(column[:1], b"" if column.dtype == object else 0)]))
-            if len(column)
-            else tf.zeros([1, *column.shape[1:]], column.dtype)
-            for name, column in columns.items()
-        }
+        columns = taken(batches, np.concatenate(rows))
+        if self._records.weight is not None:
+            example_weights.check(self._records.weight, columns[self._records.weight].numpy())
+        return columns
 
 
 class ReplicaInputs:

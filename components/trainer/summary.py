@@ -99,10 +99,11 @@ def training_summary(
 
     Returns:
       ``options``, ``model``, ``run_fn``, ``steps``, ``num_workers`` (of the last attempt), ``restarts``, ``attempts``
-      (as ``Attempt``), ``loss``, ``evaluation`` (metric -> value), ``examples_per_s``, ``records_per_worker`` (in the
-      last attempt), ``records_per_epoch``, ``steps_per_epoch``, ``weights_digest``, ``seconds`` (``total``,
-      ``supervised``, and the chief's by phase) and ``versions``. ``loss`` is null if no attempt had a step left to do,
-      ``examples_per_s`` if the last had none.
+      (as ``Attempt``), ``loss``, ``evaluation`` (metric -> value), ``validation`` (``early_stopping.Course``; null
+      without ``validate_every``), ``examples_per_s``, ``records_per_worker`` (in the last attempt),
+      ``records_per_epoch``, ``steps_per_epoch``, ``weights_digest``, ``seconds`` (``total``, ``supervised``, and the
+      chief's by phase) and ``versions``. ``loss`` is null if no attempt had a step left to do, ``examples_per_s`` if
+      the last had none.
     """
     return {
         "options": dataclasses.asdict(spec.options),
@@ -117,6 +118,7 @@ def training_summary(
         "evaluation": dict(report["evaluation"]),
         "examples_per_s": report["examples_per_s"] or outcome.examples_per_s,
         "records_per_worker": list(outcome.records),
+        "validation": report.get("validation"),
         "records_per_epoch": report["records_per_epoch"],
         "steps_per_epoch": report["steps_per_epoch"],
         "weights_digest": outcome.digest or None,
