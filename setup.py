@@ -47,6 +47,7 @@ REQUIREMENTS = {
     "pyyaml": (">=6", ">=6"),
     # The run report.
     "jinja2": (">=3.1,<4", ">=3.1,<4"),
+    "markupsafe": (">=2.1,<4", ">=2.1,<4"),
     "matplotlib": (">=3.10,<4", ">=3.10,<4"),
     # TFX builds a source distribution of itself when a Beam step starts.
     "setuptools": ("<81", "<81"),

@@ -131,6 +131,15 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--json", action="store_true", help="print a JSON list")
     doctor.set_defaults(command=_doctor)
 
+    report = commands.add_parser("report", help="write a run's report, one HTML file", description=_REPORT)
+    report.add_argument(
+        "run", type=pathlib.Path, metavar="DIR", help="a run's folder, or a root of runs, whose newest is taken"
+    )
+    report.add_argument(
+        "-o", "--output", type=pathlib.Path, metavar="FILE", help="(default: report.html in the run's folder)"
+    )
+    report.set_defaults(command=_report)
+
     runs = commands.add_parser("runs", help="list runs and how they ended", description=_RUNS)
     runs.add_argument(
         "root",
@@ -275,6 +284,9 @@ and, where something is wrong, what to do. Exits with 1 where a run would fail."
 
 _RUNS = """Prints the runs of one or several pipelines, oldest first: when each began, how it ended or where it is, and
 the step that it came to. The same `lockstep run` goes on where one failed or was killed."""
+
+_REPORT = """Writes what `lockstep run` writes at its end: pipeline, data, training, evaluation and lineage of a run on
+one page that loads nothing. Of any run: one that goes on, failed or was killed, too."""
 
 _RUN = """Runs ExampleGen, StatisticsGen, SchemaGen, ExampleValidator, Transform, DistributedTrainer, Evaluator and
 Pusher. A step whose inputs, configuration and code are unchanged is taken from the cache."""
@@ -422,6 +434,16 @@ def _runs(options: argparse.Namespace) -> int:
     print(
         json.dumps(run_list.describe_runs(options.root), indent=2) if options.json else run_list.list_runs(options.root)
     )
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    from lockstep.pipelines.report import report, run_record
+
+    files = run_record.find_run(options.run)
+    path = files.report_path if options.output is None else options.output
+    report.write_report(files, path)
+    print(path)
     return 0
 
 

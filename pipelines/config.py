@@ -21,7 +21,13 @@ from lockstep.components.object_store import is_object_uri
 from lockstep.components.package_files import is_package_path, resolve_package_path
 from lockstep.components.pusher.options import PushOptions
 from lockstep.components.trainer.models import BUILT_IN
-from lockstep.components.trainer.spec import ModelOptions, TrainOptions, check_class_weights
+from lockstep.components.trainer.spec import (
+    ModelOptions,
+    TrainOptions,
+    check_class_weights,
+    check_validation,
+    check_weight_column,
+)
 from lockstep.components.transform.options import TransformOptions
 from lockstep.pipelines.kubeflow.options import KubeflowOptions
 from lockstep.pipelines.yaml_reader import parse_yaml
@@ -111,9 +117,11 @@ class PipelineConfig:
         self._check_run_fn()
         try:
             check_class_weights(self.train, self.label.kind)
+            check_weight_column(self.train, self.label.output, self.run_fn is not None)
+            check_validation(self.train, self.label.kind, self.run_fn is not None)
         except ValueError as e:
             raise ValueError(f"train.{e}") from e
-        transformed_features(self.features, self.label)  # raises where two outputs, or a feature and the label, meet
+        transformed_features(self.features, self.label, self.train.weight_column)  # raises where two outputs meet
         try:
             self.evaluate.computed_metrics(self.label.kind)
         except ValueError as e:

@@ -60,7 +60,12 @@ class Console:
         self._write("interrupted: ending the run's processes")
 
     def run_ends(
-        self, finished: run_events.RunFinished, log_path: pathlib.Path, elapsed_s: float, data: str = ""
+        self,
+        finished: run_events.RunFinished,
+        log_path: pathlib.Path,
+        elapsed_s: float,
+        data: str = "",
+        report: pathlib.Path | str = "",
     ) -> None:
         """Writes the closing summary; the message of a run that failed is the command line's to print.
 
@@ -69,6 +74,7 @@ class Console:
           log_path: Its log.
           elapsed_s: Seconds that it took.
           data: Rows that the model can be tried on, as `lockstep predict` takes them.
+          report: Its report, or in words why there is none; empty where none was asked for.
         """
         self._clear()
         if finished.exit_code == 0:
@@ -78,6 +84,8 @@ class Console:
                 served = shorten(finished.pushed)
                 self._write(f"served: {served}")
                 self._write(f"try:    {self._command} predict {served} --data {data}")
+        if report:
+            self._write(f"report: {shorten(report)}")
         self._write(f"log:    {shorten(log_path)}")
 
     def _show_step(self, event: run_events.StepChanged) -> None:

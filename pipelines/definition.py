@@ -20,6 +20,7 @@ from lockstep.components.transform.component import Transform
 from lockstep.pipelines.config import BeamOptions, PipelineConfig
 from lockstep.pipelines.kubeflow.options import KubeflowOptions
 from lockstep.pipelines.run_files import RootFiles
+from lockstep.transforms.features import to_config
 
 _BUILT_IN_PREPROCESSING = "lockstep.transforms.preprocessing.preprocessing_fn"
 _RUNNERS = {
@@ -85,6 +86,7 @@ def build_pipeline(config: PipelineConfig, site: Site) -> tfx_pipeline.Pipeline:
         # A function of the user's may take any columns and make the label of others: TFX tells what it misses.
         required_columns=tuple(dict.fromkeys((*config.features, *config.evaluate.slices))),
         complete_columns=config.label_columns if config.features else (),
+        weight_column=config.train.weight_column if config.features else None,
         complete_if_present=() if config.features else config.label_columns,
         on_missing=config.label.missing,
         data_path=parameters.get("data_path"),
@@ -158,10 +160,7 @@ def beam_arguments(options: BeamOptions) -> list[str]:
 
 def _preprocessing_parameters(config: PipelineConfig) -> dict[str, object]:
     """Returns what a ``preprocessing_fn(inputs, custom_config)`` reads."""
-    return {
-        "features": {column: dataclasses.asdict(feature) for column, feature in config.features.items()},
-        "label": dataclasses.asdict(config.label),
-    }
+    return to_config(config.features, config.label, config.train.weight_column if config.features else None)
 
 
 def _run_parameters(config: PipelineConfig) -> dict[str, data_types.RuntimeParameter]:
@@ -192,5 +191,9 @@ def _training(config: PipelineConfig, site: Site) -> str:
 
 def _evaluation(config: PipelineConfig) -> str:
     return EvaluateSpec(
-        options=config.evaluate, label=config.label.output, label_kind=config.label.kind, push_dir=config.push.dir
+        options=config.evaluate,
+        label=config.label.output,
+        label_kind=config.label.kind,
+        weight=config.train.weight_column,
+        push_dir=config.push.dir,
     ).to_json()

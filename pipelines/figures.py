@@ -6,6 +6,7 @@ import json
 import pathlib
 import platform
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from tfx.types import artifact_utils
 from tfx.types.artifact import Artifact
@@ -13,7 +14,7 @@ from tfx.types.artifact import Artifact
 from lockstep.components.example_gen.executor import DROPPED_PROPERTY, ROWS_PROPERTY
 from lockstep.pipelines import artifact_values
 from lockstep.pipelines.local import StepFinished
-from lockstep.pipelines.run_events import RunFinished
+from lockstep.pipelines.run_events import RunFinished, StepRecorded
 
 Outputs = Mapping[str, list[Artifact]]
 
@@ -28,6 +29,24 @@ def telling_figure(event: StepFinished) -> str:
     """Returns what a user wants to know of a step, in a few words; empty for a step that is not known here."""
     figure = _FIGURES.get(event.step)
     return figure(event.outputs) if figure else ""
+
+
+def record(event: StepFinished, *, began: float) -> StepRecorded:
+    """Returns what a run's own files keep of a step: its execution, and the artifacts that it took and made."""
+    inputs, outputs = (
+        {key: [_artifact(item) for item in artifacts] for key, artifacts in of_event.items()}
+        for of_event in (event.inputs, event.outputs)
+    )
+    return StepRecorded(step=event.step, execution=event.execution_id, inputs=inputs, outputs=outputs, began=began)
+
+
+def _artifact(item: Artifact) -> dict[str, Any]:
+    properties = {}
+    for name, value in (*item.mlmd_artifact.properties.items(), *item.mlmd_artifact.custom_properties.items()):
+        kind = value.WhichOneof("value")
+        if kind in ("string_value", "int_value", "double_value", "bool_value"):
+            properties[name] = getattr(value, kind)
+    return {"id": item.id, "type": item.type_name, "uri": item.uri, "properties": properties}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +142,9 @@ def _training(outputs: Outputs) -> str:
     most = summary["attempts"][0]["num_workers"]
     number = f"{workers} of {most}" if workers < most else f"{workers}"
     parts = [f"{summary['steps']:,} steps on {number} worker{'s' if most > 1 else ''}"]
+    course = summary.get("validation")
+    if course and course["has_stopped"]:
+        parts[0] += f", stopped early of {summary['options']['steps']:,}"
     # Both are unknown of a training that had no step left to do.
     if summary["loss"] is not None:
         parts.append(f"loss {summary['loss']:.4g}")

@@ -37,12 +37,16 @@ class StepFinished:
 
     Args:
       cached: The outputs are those of an earlier execution.
-      outputs: Output key -> artifacts, as the metadata hold them.
+      execution_id: Of the metadata.
+      inputs: Input key -> artifacts, as the metadata hold them.
+      outputs: Output key -> artifacts.
       seconds: Wall time of driver, executor and publisher.
     """
 
     step: str
     cached: bool
+    execution_id: int
+    inputs: Mapping[str, list[artifact.Artifact]]
     outputs: Mapping[str, list[artifact.Artifact]]
     seconds: float
 
@@ -104,7 +108,10 @@ def run_steps(
         ).launch()
         with connection as handle:
             execution = _execution(handle, info.execution_id if info else None, step)
-            outputs = _outputs(handle, execution.id)
+            inputs, outputs = (
+                _artifacts(handle, execution.id, event)
+                for event in (metadata_store_pb2.Event.INPUT, metadata_store_pb2.Event.OUTPUT)
+            )
             cached = execution.last_known_state == metadata_store_pb2.Execution.CACHED
             if fingerprint and not cached and fingerprint(step) != before:
                 _discard(handle, outputs)
@@ -112,6 +119,8 @@ def run_steps(
         yield StepFinished(
             step=step,
             cached=cached,
+            execution_id=execution.id,
+            inputs=inputs,
             outputs=outputs,
             seconds=time.monotonic() - begin,
         )
@@ -137,17 +146,15 @@ def _discard(handle: metadata.Metadata, outputs: Mapping[str, list[artifact.Arti
     handle.store.put_artifacts(records)
 
 
-def _outputs(handle: metadata.Metadata, execution_id: int) -> dict[str, list[artifact.Artifact]]:
-    events = [
-        event
-        for event in handle.store.get_events_by_execution_ids([execution_id])
-        if event.type == metadata_store_pb2.Event.OUTPUT
-    ]
+def _artifacts(
+    handle: metadata.Metadata, execution_id: int, event_type: "metadata_store_pb2.Event.Type"
+) -> dict[str, list[artifact.Artifact]]:
+    events = [event for event in handle.store.get_events_by_execution_ids([execution_id]) if event.type == event_type]
     records = {a.id: a for a in handle.store.get_artifacts_by_id([event.artifact_id for event in events])}
-    outputs: dict[str, list[artifact.Artifact]] = {}
+    found: dict[str, list[artifact.Artifact]] = {}
     for event in sorted(events, key=lambda event: event.path.steps[1].index):
         record = records[event.artifact_id]
         [artifact_type] = handle.store.get_artifact_types_by_id([record.type_id])
         key = event.path.steps[0].key
-        outputs.setdefault(key, []).append(artifact_utils.deserialize_artifact(artifact_type, record))
-    return outputs
+        found.setdefault(key, []).append(artifact_utils.deserialize_artifact(artifact_type, record))
+    return found

@@ -28,11 +28,13 @@ from lockstep.pipelines.console import Console, shorten
 from lockstep.pipelines.run_files import RootFiles, RunFiles
 
 _STOP_TIMEOUT_S = 30.0
+_REPORT_TIMEOUT_S = 120.0
 _POLL_S = 0.2
 _CHILD = (
     # The working folder leaves the import path: a user's own `keras.py` or `tests` must not stand in front.
     "import sys; sys.path.pop(0); from lockstep.pipelines.run_process import main; sys.exit(main(sys.argv[1:]))"
 )
+_REPORT = "import sys; sys.path.pop(0); from lockstep.pipelines.report.report import main; sys.exit(main(sys.argv[1:]))"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -104,8 +106,39 @@ def run_pipeline(
         console.run_begins(source.config.name, run.log_path)
         begin = time.monotonic()
         finished = _run_child(run, log, record, console, begin)
-        console.run_ends(finished, run.log_path, time.monotonic() - begin, _predict_data(source.config.data))
+        elapsed_s = time.monotonic() - begin
+        console.run_ends(finished, run.log_path, elapsed_s, _predict_data(source.config.data), report_run(run, log))
         return finished
+
+
+def report_run(run: RunFiles, log: BinaryIO) -> pathlib.Path | str:
+    """Writes a run's report by a process of its own: whatever goes wrong with it is no matter of the run's.
+
+    Args:
+      run: The run; it has ended.
+      log: Where the process writes.
+
+    Returns:
+      The report, or why there is none.
+    """
+    command = [sys.executable, "-c", _REPORT, str(run.run_dir), str(run.report_path)]
+    try:
+        code = subprocess.run(
+            command,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=run.run_dir,
+            timeout=_REPORT_TIMEOUT_S,
+        ).returncode
+    except subprocess.TimeoutExpired:
+        return f"not written, since it took longer than {_REPORT_TIMEOUT_S:.0f} s"
+    except KeyboardInterrupt:
+        return "not written: interrupted"
+    except OSError as e:
+        return f"not written: {e.strerror}"
+    return run.report_path if code == 0 else "not written; the log says why"
 
 
 def _check_root(files: RootFiles) -> None:
@@ -155,6 +188,7 @@ def _run_child(run: RunFiles, log: BinaryIO, record: TextIO, console: Console, b
     )
     os.close(write_fd)
     finished: run_events.RunFinished | None = None
+    was_interrupted = False
     try:
         with run_guards.interruptible():
             for line in _lines(read_fd, child):
@@ -170,12 +204,20 @@ def _run_child(run: RunFiles, log: BinaryIO, record: TextIO, console: Console, b
         finished = run_events.RunFinished(
             exit_code=1, message="interrupted; the same command takes finished steps from the cache and goes on"
         )
+        was_interrupted = True
         console.interrupted()
         _stop(child, signal.SIGTERM)
     finally:
         os.close(read_fd)
         _stop(child, signal.SIGTERM if finished is None else None)
-    return finished or run_events.RunFinished(exit_code=1, message=_died(child.returncode))
+    if finished is None:
+        finished = run_events.RunFinished(exit_code=1, message=_died(child.returncode))
+    elif not was_interrupted:
+        return finished
+    with contextlib.suppress(OSError):  # a full disk; what the user sees counts
+        record.write(run_events.to_line(finished))
+        record.flush()
+    return finished
 
 
 def _lines(read_fd: int, child: subprocess.Popen[bytes]) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 import dataclasses
 import json
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 StepState = Literal["running", "done", "cached", "failed", "skipped"]
 
@@ -11,11 +12,13 @@ StepState = Literal["running", "done", "cached", "failed", "skipped"]
 class RunStarted:
     """The pipeline is built; ``steps`` are the names of its steps in the order of running.
 
-    ``versions`` is empty where nothing was loaded.
+    ``versions`` is empty where nothing was loaded. ``upstream``: step -> the steps whose outputs it takes; empty where
+    nobody said.
     """
 
     steps: tuple[str, ...]
     versions: str
+    upstream: Mapping[str, list[str]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,6 +37,25 @@ class StepChanged:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class StepRecorded:
+    """What the metadata say of a step that ended well, for who reads the run's files when they are gone or in use.
+
+    Args:
+      execution: ML Metadata's number.
+      inputs: Input key -> the artifacts taken, each with ``id``, ``type``, ``uri`` and ``properties`` (name -> text
+        or number).
+      outputs: Output key -> the artifacts made, or found in the cache.
+      began: When, in seconds since the epoch.
+    """
+
+    step: str
+    execution: int
+    inputs: Mapping[str, list[dict[str, Any]]]
+    outputs: Mapping[str, list[dict[str, Any]]]
+    began: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class RunFinished:
     """The last event of a run that could still speak.
 
@@ -48,8 +70,8 @@ class RunFinished:
     pushed: str = ""
 
 
-RunEvent = RunStarted | StepChanged | RunFinished
-_TYPES: dict[str, type[RunEvent]] = {cls.__name__: cls for cls in (RunStarted, StepChanged, RunFinished)}
+RunEvent = RunStarted | StepChanged | StepRecorded | RunFinished
+_TYPES: dict[str, type[RunEvent]] = {cls.__name__: cls for cls in (RunStarted, StepChanged, StepRecorded, RunFinished)}
 
 
 def to_line(event: RunEvent) -> str:

@@ -61,6 +61,11 @@ class RunFiles:
         return self.run_dir / "events.jsonl"
 
     @property
+    def report_path(self) -> pathlib.Path:
+        """The run on one page."""
+        return self.run_dir / "report.html"
+
+    @property
     def log_path(self) -> pathlib.Path:
         """What TFX, TensorFlow, Beam and user code wrote."""
         return self.run_dir / "run.log"

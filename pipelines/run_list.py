@@ -45,9 +45,8 @@ def describe_runs(folder: pathlib.Path) -> list[dict[str, Any]]:
       ConfigurationError: There are no runs.
     """
     roots = [folder] if RootFiles(folder).runs_dir.is_dir() else sorted(p.parent for p in folder.glob("*/runs"))
-    runs = [
-        _describe(RunFiles(run), root) for root in roots for run in RootFiles(root).runs_dir.iterdir() if run.is_dir()
-    ]
+    folders = [(root, run) for root in roots for run in RootFiles(root).runs_dir.iterdir() if run.is_dir()]
+    runs = [describe_run(RunFiles(run), root) for root, run in folders]
     if not runs:
         raise ConfigurationError(
             f"{folder}: no runs are there; give a pipeline's root, as lockstep run --root names it"
@@ -61,18 +60,19 @@ def describe_runs(folder: pathlib.Path) -> list[dict[str, Any]]:
     return runs
 
 
-def _describe(run: RunFiles, root: pathlib.Path) -> dict[str, Any]:
+def describe_run(run: RunFiles, root: pathlib.Path) -> dict[str, Any]:
+    """Returns one run as ``describe_runs`` does, but ``killed`` for one that goes on."""
     states: dict[str, str] = {}
     seconds: dict[str, float] = {}
     step, number, finished = "", 0, None
-    for event in _events(run.events_path):
+    for event in read_events(run.events_path):
         if isinstance(event, run_events.RunStarted):
             number = len(event.steps)
         elif isinstance(event, run_events.StepChanged):
             states[event.step], seconds[event.step] = event.state, event.seconds
             if event.state not in ("skipped",):
                 step = event.step
-        else:
+        elif isinstance(event, run_events.RunFinished):
             finished = event
     return {
         "pipeline": root.name,
@@ -91,7 +91,7 @@ def _describe(run: RunFiles, root: pathlib.Path) -> dict[str, Any]:
     }
 
 
-def _events(path: pathlib.Path) -> Iterable[run_events.RunEvent]:
+def read_events(path: pathlib.Path) -> Iterable[run_events.RunEvent]:
     """Gives the events that were written whole: a full disk or a killed machine cuts the last line."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()

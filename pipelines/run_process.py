@@ -128,7 +128,8 @@ def _run_steps(request: RunRequest, sender: _Sender) -> run_events.RunFinished:
     pipeline = definition.build_pipeline(config, definition.Site.local(config, root, folder))
     ir = local.compile_pipeline(pipeline)
     steps = tuple(node.pipeline_node.node_info.id for node in ir.nodes)
-    sender.send(run_events.RunStarted(steps=steps, versions=figures.versions()))
+    upstream = {node.pipeline_node.node_info.id: list(node.pipeline_node.upstream_nodes) for node in ir.nodes}
+    sender.send(run_events.RunStarted(steps=steps, versions=figures.versions(), upstream=upstream))
     connection = metadata.Metadata(metadata.sqlite_metadata_connection_config(str(root.metadata_path)))
     _check_metadata(connection, root)
     outcome = figures.RunOutcome()
@@ -137,6 +138,7 @@ def _run_steps(request: RunRequest, sender: _Sender) -> run_events.RunFinished:
             sender.begin(event.step)
             continue
         outcome = outcome.after(event)
+        sender.send(figures.record(event, began=time.time() - event.seconds))
         sender.send(
             run_events.StepChanged(
                 step=event.step,

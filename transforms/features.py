@@ -135,12 +135,15 @@ class TransformedFeature:
     num_values: int | None = None
 
 
-def transformed_features(features: Mapping[str, Feature], label: Label | None = None) -> dict[str, TransformedFeature]:
+def transformed_features(
+    features: Mapping[str, Feature], label: Label | None = None, weight: str | None = None
+) -> dict[str, TransformedFeature]:
     """Returns what the declared features produce, by name, without the label.
 
     Args:
       features: The ``features`` block, by raw column.
       label: The ``label`` block, to check against the features.
+      weight: The raw column of the records' weights, to check likewise; it is no feature, and not returned.
 
     Raises:
       ValueError: Two outputs have one name, or the label is among the features, so that the model would be given the
@@ -164,6 +167,11 @@ def transformed_features(features: Mapping[str, Feature], label: Label | None = 
                     f"features.{column} produces {name!r}, which is the name of label.column too;"
                     " give it `missing: mean`, or rename a column"
                 )
+            if name == weight:
+                raise ValueError(
+                    f"features.{column} produces {name!r}, which is train.weight_column too, and the model is not given"
+                    " that; remove the feature, or weigh by a copy of the column under another name"
+                )
             outputs[name] = output
     return outputs
 
@@ -178,21 +186,24 @@ def vocabulary_name(column: str) -> str:
     return f"vocabulary_{safe}" if safe == column else f"vocabulary_{safe}_{zlib.crc32(column.encode()):08x}"
 
 
-def to_config(features: Mapping[str, Feature], label: Label) -> dict[str, Any]:
+def to_config(features: Mapping[str, Feature], label: Label, weight: str | None = None) -> dict[str, Any]:
     """Returns the JSON form that `lockstep.transforms.preprocessing.preprocessing_fn` takes as ``custom_config``."""
     return {
         "features": {column: dataclasses.asdict(feature) for column, feature in features.items()},
         "label": dataclasses.asdict(label),
+        **({} if weight is None else {"weight": weight}),
     }
 
 
-def from_config(config: Mapping[str, Any]) -> tuple[dict[str, Feature], Label]:
-    """Reads what `to_config` wrote; keys that have a default may be absent.
+def from_config(config: Mapping[str, Any]) -> tuple[dict[str, Feature], Label, str | None]:
+    """Reads what `to_config` wrote: features, label, and the column of the records' weights or None.
+
+    Keys that have a default may be absent.
 
     Raises:
       ValueError: A key is absent or unknown, or a value is not allowed; the message names the column.
     """
-    unknown = set(config) ^ {"features", "label"}
+    unknown = (set(config) - {"weight"}) ^ {"features", "label"}
     if unknown:
         raise ValueError(
             f"custom_config must have the keys features and label, got {', '.join(sorted(config)) or 'none'}"
@@ -200,7 +211,7 @@ def from_config(config: Mapping[str, Any]) -> tuple[dict[str, Feature], Label]:
     features = {
         column: _construct(Feature, f"features.{column}", given) for column, given in config["features"].items()
     }
-    return features, _construct(Label, "label", config["label"])
+    return features, _construct(Label, "label", config["label"]), config.get("weight")
 
 
 def _construct(cls: Any, key: str, given: Mapping[str, Any]) -> Any:

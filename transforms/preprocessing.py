@@ -34,15 +34,18 @@ def preprocessing_fn(inputs: Mapping[str, Any], custom_config: Mapping[str, Any]
 
     Returns:
       Dense tensors of shape [batch, 1]: the outputs of `lockstep.transforms.features.transformed_features`, and the
-      label (float32) under the name of its column.
+      label (float32) under the name of its column; the weights of records, if there are any, likewise, NaN where
+      missing.
 
     Raises:
       ValueError: An invalid configuration, a column without a value in any row of the training split, or one of a type
         that its kind cannot use.
     """
-    features, label = from_config(custom_config)
-    transformed_features(features, label)
+    features, label, weight = from_config(custom_config)
+    transformed_features(features, label, weight)
     outputs = {label.column: _label(inputs, label)}
+    if weight is not None:
+        outputs[weight] = _weight(inputs, weight)
     outputs |= _numeric_outputs(inputs, features)
     outputs |= _vocabulary_outputs(inputs, features)
     return outputs
@@ -146,6 +149,11 @@ def _label(inputs: Mapping[str, Any], label: Label) -> tf.Tensor:
         with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(allowed), [message, result])]):
             result = tf.identity(result)
     return tf.cast(tf.where(missing, tf.constant(float("nan"), tf.float64), result), tf.float32)
+
+
+def _weight(inputs: Mapping[str, Any], column: str) -> tf.Tensor:
+    text = f"column {column!r} holds text; a weight is a number: convert it first"
+    return tf.cast(_numbers([_NumberUse(key="train.weight_column", column=column, text=text)], inputs), tf.float32)
 
 
 def _of_kind(features: Mapping[str, Feature], kind: str) -> list[str]:

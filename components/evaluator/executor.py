@@ -83,7 +83,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
     ) -> Verdict:
         files = _example_files(input_dict["examples"], spec.split)
         slice_columns = _slice_columns(spec, input_dict["schema"])
-        candidate = inference.ScoredModel(name=tfma_results.CANDIDATE, dir=str(model_dir))
+        candidate = inference.ScoredModel(name=tfma_results.CANDIDATE, dir=str(model_dir), weight=spec.weight)
         # Held, so that the pipeline finds the model loaded.
         scorer = inference.load_checked(candidate, spec.label, files[0])
         opened = baseline_lib.open_baseline(spec, baseline, files[0], scratch)

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -27,34 +27,51 @@ BATCH_SIZE = 2048
 SliceColumns = Mapping[str, tf.DType]
 
 
+class Scores(NamedTuple):
+    """What a model says of a batch of rows.
+
+    Args:
+      labels: float [batch].
+      predictions: float [batch].
+      weights: How much each row counts, float [batch]; [0] where the model was not asked.
+    """
+
+    labels: npt.NDArray[Any]
+    predictions: npt.NDArray[Any]
+    weights: npt.NDArray[Any]
+
+
 class Scorer:
     """A loaded model that turns serialised rows into labels and predictions in one graph call.
 
-    Only the label is asked of ``transform_features``, so TensorFlow prunes the rest of that graph away.
+    Only the label (and the weights) are asked of ``transform_features``, so TensorFlow prunes the rest of that graph
+    away.
 
     Args:
       model_dir: The SavedModel.
       label: Name of the transformed label.
+      weight: Name of the transformed weights of rows; None does not ask for any.
 
     Raises:
-      ConfigurationError: The model cannot be loaded, or lacks a signature or the label.
+      ConfigurationError: The model cannot be loaded, or lacks a signature, the label or the weights.
     """
 
-    def __init__(self, model_dir: str, label: str) -> None:
+    def __init__(self, model_dir: str, label: str, weight: str | None = None) -> None:
         model = serving.ServingModel(Path(model_dir))
 
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
-        def score(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        def score(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             labels = _dense(model.transformed_feature(serialized, label))
-            return tf.reshape(labels, [-1]), tf.reshape(model.predictions(serialized), [-1])
+            weights = tf.zeros([0]) if weight is None else _dense(model.transformed_feature(serialized, weight))
+            flat = (tf.reshape(value, [-1]) for value in (labels, model.predictions(serialized), weights))
+            return tuple(flat)  # type: ignore[return-value]
 
         self._score = score
         score.get_concrete_function()
 
-    def __call__(self, serialized: tf.Tensor) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Returns labels and predictions, each float [batch], for serialised rows [batch]."""
-        labels, predictions = self._score(serialized)
-        return labels.numpy(), predictions.numpy()
+    def __call__(self, serialized: tf.Tensor) -> Scores:
+        """Returns what the model says of serialised rows [batch]."""
+        return Scores(*(value.numpy() for value in self._score(serialized)))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,15 +81,18 @@ class ScoredModel:
     Args:
       name: TFMA's name for it.
       dir: The SavedModel.
+      weight: Name of the transformed weights of rows that this model is asked for; None asks for none. All models of an
+        evaluation are weighed by the first one's.
     """
 
     name: str
     dir: str
+    weight: str | None = None
     _shared: shared.Shared = dataclasses.field(default_factory=shared.Shared, repr=False, compare=False)
 
     def load(self, label: str) -> Scorer:
         """Returns the scorer; the same one in this process as long as somebody holds it."""
-        scorer: Scorer = self._shared.acquire(lambda: Scorer(self.dir, label))
+        scorer: Scorer = self._shared.acquire(lambda: Scorer(self.dir, label, self.weight))
         return scorer
 
 
@@ -103,7 +123,7 @@ def load_checked(model: ScoredModel, label: str, path: str) -> Scorer:
     for serialized in read_batches(path).take(1):
         rows = serialized[:16]
         try:
-            labels, predictions = scorer(rows)
+            labels, predictions, _ = scorer(rows)
         except tf.errors.OpError as e:
             raise ConfigurationError(f"{model.dir}: refuses rows of {path}: {serving.refusal(e.message)}") from e
         if not len(labels) == len(predictions) == len(rows):
@@ -163,21 +183,27 @@ class _ScoreFile(beam.DoFn):
         for serialized in read_batches(path):
             slices = self._slicer(serialized)
             scores = [scorer(serialized) for scorer in self._scorers]
-            for of_model, (labels, predictions) in zip(plots.values(), scores, strict=True):
-                of_model.update(labels, predictions)
+            for of_model, scored in zip(plots.values(), scores, strict=True):
+                of_model.update(scored.labels, scored.predictions)
             yield from _extracts([model.name for model in self._models], scores, slices)
         yield beam.pvalue.TaggedOutput(ScoreFiles.PLOTS, plots)
 
 
 def _extracts(
-    names: Sequence[str], scores: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]], slices: Sequence[npt.NDArray[Any]]
+    names: Sequence[str], scores: Sequence[Scores], slices: Sequence[npt.NDArray[Any]]
 ) -> Iterator[dict[str, Any]]:
     """Yields what TFMA's own extractors yield after unbatching: values by model's name if there is more than one."""
     for row, slice_keys in enumerate(slices):
-        labels = [model_labels[row : row + 1] for model_labels, _ in scores]
-        predictions = [model_predictions[row : row + 1] for _, model_predictions in scores]
+        labels = [of_model.labels[row : row + 1] for of_model in scores]
+        predictions = [of_model.predictions[row : row + 1] for of_model in scores]
+        weight = scores[0].weights[row : row + 1]
         several = len(names) > 1
         yield {
+            **(
+                {constants.EXAMPLE_WEIGHTS_KEY: dict.fromkeys(names, weight) if several else weight}
+                if len(weight)
+                else {}
+            ),
             constants.LABELS_KEY: dict(zip(names, labels, strict=True)) if several else labels[0],
             constants.PREDICTIONS_KEY: dict(zip(names, predictions, strict=True)) if several else predictions[0],
             constants.SLICE_KEY_TYPES_KEY: slice_keys,

@@ -102,6 +102,7 @@ class EvaluateSpec:
       options: The ``evaluate`` block.
       label: Name of the label, raw and transformed.
       label_kind: ``binary`` or ``regression``.
+      weight: Name of the transformed weights of rows, which the metrics are weighted by; None counts all rows alike.
       push_dir: Local folder where the served model is, the baseline; None compares with nothing.
       split: The split of the examples that is evaluated.
 
@@ -112,6 +113,7 @@ class EvaluateSpec:
     options: EvaluateOptions
     label: str
     label_kind: metrics_lib.LabelKind = "binary"
+    weight: str | None = None
     push_dir: str | None = None
     split: str = "eval"
 

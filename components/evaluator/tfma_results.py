@@ -52,6 +52,7 @@ def eval_config(spec: EvaluateSpec, models: Sequence[ScoredModel]) -> config_pb2
                 signature_name=serving.SERVING_SIGNATURE,
                 preprocessing_function_names=[serving.TRANSFORM_SIGNATURE],
                 label_key=spec.label,
+                example_weight_key=spec.weight or "",
                 is_baseline=model.name == BASELINE,
             )
             for model in models

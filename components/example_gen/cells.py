@@ -1,7 +1,7 @@
 """From rows as their file has them to batches of typed columns, but for rows with a cell that cannot be converted."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ class RawRows:
       columns: The columns that are wanted, of any type that ``convert`` takes.
       hashed: As in ``RowBatch``.
       raw: From the number of a row to its text, for those that are rejected.
+      records: As in ``RowBatch``, and so ``files``.
     """
 
     path: str
@@ -29,6 +30,8 @@ class RawRows:
     columns: Mapping[str, pa.Array]
     hashed: Mapping[str, pa.Array]
     raw: Callable[[int], bytes]
+    records: pa.Array | None = None
+    files: Sequence[str] | None = None
 
 
 class RowConverter:
@@ -74,8 +77,16 @@ class RowConverter:
             if conversion.loss is not None and name not in self._noted:
                 losses[name] = conversion.loss
         for row in sorted(problems):
-            self._faults.add(rows.path, int(rows.positions[row]), problems[row], rows.raw(row))
-        batch = RowBatch(path=rows.path, positions=rows.positions, columns=columns, hashed=rows.hashed)
+            path = rows.path if rows.files is None else rows.files[row]
+            self._faults.add(path, int(rows.positions[row]), problems[row], rows.raw(row))
+        batch = RowBatch(
+            path=rows.path,
+            positions=rows.positions,
+            columns=columns,
+            hashed=rows.hashed,
+            records=rows.records,
+            files=rows.files,
+        )
         if problems:
             keep = np.ones(len(rows.positions), np.bool_)
             keep[list(problems)] = False
@@ -98,7 +109,8 @@ class RowConverter:
         )
 
     def _note(self, rows: RawRows, name: str, row: int, loss: str) -> str:
-        note = f"{self._place(rows.path, int(rows.positions[row]))}: column {name!r}: {loss}"
+        path = rows.path if rows.files is None else rows.files[row]
+        note = f"{self._place(path, int(rows.positions[row]))}: column {name!r}: {loss}"
         if self._types[name] != "float":
             return note
         return f"{note}; declare data.types.{name}: string, or int if all its values are whole"

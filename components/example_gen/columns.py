@@ -46,11 +46,15 @@ class TypeInference:
       is_list: Whether a row had a list of values.
       over_int64: File, position and problem of the first whole number over int64; an error if the column is int in
         the end.
+      nested: File and position of the first value that no feature can hold.
+      places: Kind -> file and position of the first value of it, where kinds must not be mixed.
     """
 
     kind: Kind = "empty"
     is_list: bool = False
     over_int64: tuple[str, int, str] | None = None
+    nested: tuple[str, int] | None = None
+    places: dict[Kind, tuple[str, int]] = dataclasses.field(default_factory=dict)
 
     def add(self, values: pa.Array, path: str, positions: npt.NDArray[np.int64]) -> None:
         """Takes in the strings of ``values``, which are at these positions of a file."""
@@ -84,6 +88,8 @@ class TypeInference:
         """Takes in what another one has seen of the values that come after those of this one."""
         self.see(later.kind, in_list=later.is_list)
         self.over_int64 = self.over_int64 or later.over_int64
+        self.nested = self.nested or later.nested
+        self.places = {**later.places, **self.places}
 
     def resolved(self) -> ColumnType:
         """Returns the type of the column: ``float`` where there was no value at all."""

@@ -41,6 +41,7 @@ class ExampleGen(component.FileBasedExampleGen):
       required_columns: Columns that must be there, with a value in some row of the split ``train``.
       complete_columns: Columns that must be there with a value in every row: the label's.
       complete_if_present: Columns that must have a value in every row if they are there.
+      weight_column: Column that must be there with a finite number of 0 or more in every row; None asks for none.
       on_missing: What a row without such a value means: ``error`` stops, ``drop`` leaves the row out and counts it.
       data_path: A run-time property: what to read instead of ``data.path``, spelled alike. An empty text is as None.
 
@@ -58,6 +59,7 @@ class ExampleGen(component.FileBasedExampleGen):
         required_columns: Sequence[str] = (),
         complete_columns: Sequence[str] = (),
         complete_if_present: Sequence[str] = (),
+        weight_column: str | None = None,
         on_missing: Literal["error", "drop"] = "error",
         data_path: str | data_types.RuntimeParameter | None = None,
     ) -> None:
@@ -66,6 +68,7 @@ class ExampleGen(component.FileBasedExampleGen):
             columns=tuple(required_columns),
             complete_columns=tuple(complete_columns),
             complete_if_present=tuple(complete_if_present),
+            weight_column=weight_column,
             on_missing=on_missing,
         )
         split = example_gen_pb2.SplitConfig.Split

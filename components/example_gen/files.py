@@ -7,16 +7,31 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 from lockstep.components.errors import DataError, StepFailed
+from lockstep.components.example_gen.options import Format
 from lockstep.components.object_store import is_object_uri
 from lockstep.components.package_files import is_package_path, resolve_package_path
 
-Format = Literal["csv", "parquet"]
-
 _CHUNK_BYTES = 1 << 20
-_FORMATS: dict[str, Format] = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".pq": "parquet"}
+_FORMATS: dict[str, Format] = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".tfrecord": "tfrecord",
+    ".tfrecords": "tfrecord",
+    ".jpg": "images",
+    ".jpeg": "images",
+    ".png": "images",
+    ".gif": "images",
+    ".bmp": "images",
+}
+_TFRECORD_SHARD = re.compile(r"tfrecords?(-\d+-of-\d+)?(\.gz|\.zz?)?$")
 _MAX_NAMED = 3
 _COMPRESSED = (".gz", ".bz2", ".zst", ".zip")
 
@@ -72,7 +87,7 @@ def matched_files(folder: str, pattern: str) -> tuple[str, ...]:
       DataError: No file matches.
     """
     found = glob.glob(os.path.join(glob.escape(folder), pattern), recursive=True)  # noqa: PTH118, PTH207 - text, a glob
-    files = sorted(path for path in found if os.path.isfile(path))  # noqa: PTH113 - twice as quick, of 100,000 images
+    files = sorted(path for path in found if _is_file(path))
     if not files and is_literal(pattern) and Path(folder, literal_name(pattern)).is_dir():
         return matched_files(str(Path(folder, literal_name(pattern))), "*")
     if not is_literal(pattern):
@@ -90,6 +105,14 @@ def is_visible(name: str) -> bool:
     return not any(part.startswith((".", "_")) for part in name.split("/"))
 
 
+def _is_file(path: str) -> bool:
+    if os.path.isfile(path):  # noqa: PTH113 - twice as quick, of 100,000 images
+        return True
+    if os.path.islink(path) and not os.path.exists(path):  # noqa: PTH110, PTH114 - text
+        raise DataError(f"{path}: a link that leads to nothing; mend or remove it")
+    return False
+
+
 def _walk(folder: str, above: tuple[tuple[int, int], ...] = ()) -> Iterator[str]:
     """Gives all visible files below a folder; links are followed, but for those that lead to a folder they are in."""
     status = os.stat(folder)  # noqa: PTH116 - text, as the paths are
@@ -101,7 +124,7 @@ def _walk(folder: str, above: tuple[tuple[int, int], ...] = ()) -> Iterator[str]
             continue
         if entry.is_dir():
             yield from _walk(entry.path, (*above, here))
-        elif entry.is_file():
+        elif entry.is_file() or _is_file(entry.path):
             yield entry.path
 
 
@@ -166,14 +189,17 @@ def format_of(files: Sequence[str]) -> Format:
     for path in files:
         suffixes = [suffix for suffix in Path(path.lower()).suffixes if suffix not in _COMPRESSED]
         kind = _FORMATS.get(suffixes[-1] if suffixes else "")
+        if kind is None and _TFRECORD_SHARD.search(path.lower()):
+            kind = "tfrecord"
         if kind is None:
             raise DataError(
                 f"{path}: the name does not tell the format (known: {', '.join(_FORMATS)}); "
-                "give data.format (csv or parquet), or a glob that leaves the file out"
+                "give data.format (csv, parquet, json, tfrecord, images, image_list), or a glob without the file"
             )
         by_format.setdefault(kind, path)
     if len(by_format) > 1:
-        raise DataError(f"{by_format['csv']} and {by_format['parquet']} differ in format; give a glob for one format")
+        [one, other] = list(by_format.values())[:2]
+        raise DataError(f"{one} and {other} differ in format; give data.format, or a glob for one format")
     return next(iter(by_format))
 
 

@@ -94,7 +94,8 @@ def assign_splits(hashes: Hashes, weights: Sequence[int]) -> npt.NDArray[np.int6
 
 
 def _check_columns(source: Source, requirements: Requirements, path: str) -> None:
-    required = (*requirements.columns, *requirements.complete_columns)
+    weight = [] if requirements.weight_column is None else [requirements.weight_column]
+    required = (*requirements.columns, *requirements.complete_columns, *weight)
     for name in (*required, *requirements.complete_if_present):
         if name in source.unreadable:
             raise DataError(source.unreadable[name])
@@ -113,7 +114,7 @@ def _write_rows(
     tally: "_Tally",
     writer: ShardWriter,
 ) -> None:
-    max_rows = max(1, _MAX_OVERHEAD_BYTES // sum(_CELL_OVERHEAD_BYTES + len(name.encode()) for name in types))
+    max_rows = max(1, _MAX_OVERHEAD_BYTES // max(1, sum(_CELL_OVERHEAD_BYTES + len(name.encode()) for name in types)))
     parts = (
         part for unit in units for batch in source.batches(unit, types) for part in tally.kept(batch).parts(max_rows)
     )
@@ -139,7 +140,7 @@ def _records(batch: RowBatch, data: DataOptions, required: Sequence[str]) -> _Re
     hashes = hash_rows(batch.hashed.items(), batch.num_rows)
     splits = tuple(data.splits)
     assigned = assign_splits(hashes, tuple(data.splits.values()))
-    framed = frame_records(encode_examples(batch.columns, batch.num_rows))
+    framed = frame_records(encode_examples(batch.columns, batch.num_rows) if batch.records is None else batch.records)
     # By the high bits: the low ones tell the split, and would be alike within it.
     order = np.argsort(hashes >> np.uint64(16), kind="stable")
     trained = assigned == splits.index(_TRAIN) if _TRAIN in splits else np.ones(batch.num_rows, np.bool_)
@@ -169,7 +170,9 @@ class _Tally:
         self._source = source
         self._on_missing = requirements.on_missing
         if_present = [name for name in requirements.complete_if_present if name in source.columns]
-        self._complete = dict.fromkeys([*requirements.complete_columns, *if_present])
+        self._weight = requirements.weight_column
+        weight = [] if self._weight is None else [self._weight]
+        self._complete = dict.fromkeys([*requirements.complete_columns, *if_present, *weight])
         self._rows = 0
         self._noted: set[str] = set()
         self._reported_at = time.monotonic()
@@ -188,6 +191,8 @@ class _Tally:
         for name in self._complete:
             if batch.columns[name].null_count:
                 batch = self._without_missing(batch, name)
+        if self._weight is not None:
+            self._check_weights(batch, self._weight)
         for name, values in batch.columns.items():
             self.missing[name] += values.null_count
         self._rows += batch.num_rows
@@ -218,6 +223,21 @@ class _Tally:
                 _log.warning("column %r has no value in any row; its feature is absent from all examples", name)
         for reason, count in self.dropped.items():
             _log.warning("%d rows dropped: %s", count, reason)
+
+    def _check_weights(self, batch: RowBatch, name: str) -> None:
+        values = batch.columns[name]
+        if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
+            numbers = values.to_numpy(zero_copy_only=False)  # those without a value are gone, or the run has ended
+            wrong = np.flatnonzero(~(np.isfinite(numbers) & (numbers >= 0)))
+        else:
+            wrong = np.arange(len(values))
+        if len(wrong):
+            value = values[int(wrong[0])].as_py()
+            shown = value.decode(errors="replace") if isinstance(value, bytes) else value
+            raise DataError(
+                f"{self._source.place(batch.path, int(batch.positions[wrong[0]]))}: column {name!r} holds {shown}; "
+                "a weight (train.weight_column) is a finite number of 0 or more"
+            )
 
     def _without_missing(self, batch: RowBatch, name: str) -> RowBatch:
         keep = is_valid(batch.columns[name])

@@ -124,9 +124,12 @@ class DataOptions:
       path: A file, a folder or a glob, here or in an object store (``s3://``, ``gs://``, ``minio://``), or
         ``package:NAME/PATH``, which an installed package brings. Relative paths are relative to the YAML file. Hidden
         files and files named ``_*`` in a folder or glob are left out. TFX's ``{SPAN}``, ``{VERSION}`` and date patterns
-        are understood. CSV may be compressed: gzip, bzip2, zstd, or a zip archive of one file.
-      format: ``csv`` or ``parquet``; None picks by the file's name. A Parquet column that holds neither numbers,
-        strings nor times, such as lists, is left out with a warning, and is an error where it is needed.
+        are understood. CSV and JSON lines may be compressed: gzip, bzip2, zstd, or a zip archive of one file; TFRecords
+        also by zlib.
+      format: ``csv``, ``parquet``, ``json`` (one object a line), ``tfrecord`` (of tf.Examples), ``images`` (in folders
+        named by their class) or ``image_list`` (a CSV file that names images); None picks by the files' names. A column
+        of values that no feature can hold, such as lists of lists, is left out with a warning, and is an error where it
+        is needed.
       splits: Name of split -> weight (integers of 1 or more). A row goes to a split by the hash of its values, so
         it stays there when rows are added.
       num_shards: Files per split, 1 or more.
@@ -145,7 +148,7 @@ class DataOptions:
     """
 
     path: str
-    format: Literal["csv", "parquet"] | None = None
+    format: Format | None = None
     splits: Mapping[str, int] = dataclasses.field(default_factory=lambda: {"train": 2, "eval": 1})
     num_shards: int = 4
     types: Mapping[str, ColumnType] = dataclasses.field(default_factory=dict)
@@ -210,12 +213,14 @@ class Requirements:
       complete_columns: Must be there, and have a value in every row: the label's.
       complete_if_present: Need not be there, but must have a value in every row if they are: the label's where a
         function of the user's may make it of other columns.
+      weight_column: Must be there, and hold a finite number of 0 or more in every row; None asks for none.
       on_missing: What a row without such a value means: ``error`` stops, ``drop`` leaves the row out and counts it.
     """
 
     columns: tuple[str, ...] = ()
     complete_columns: tuple[str, ...] = ()
     complete_if_present: tuple[str, ...] = ()
+    weight_column: str | None = None
     on_missing: Literal["error", "drop"] = "error"
 
     def __post_init__(self) -> None:

@@ -5,9 +5,12 @@ from collections.abc import Sequence
 
 from lockstep.components.example_gen.csv_source import CsvSource
 from lockstep.components.example_gen.files import format_of
+from lockstep.components.example_gen.image_source import ImageFolderSource, ImageListSource
+from lockstep.components.example_gen.json_source import JsonSource
 from lockstep.components.example_gen.options import DataOptions
 from lockstep.components.example_gen.parquet_source import ParquetSource
 from lockstep.components.example_gen.source import Source
+from lockstep.components.example_gen.tfrecord_source import TfRecordSource
 
 
 def open_source(files: Sequence[str], data: DataOptions, root: str | None = None) -> Source:
@@ -26,4 +29,12 @@ def open_source(files: Sequence[str], data: DataOptions, root: str | None = None
         root = os.path.commonpath([os.path.dirname(path) for path in files])  # noqa: PTH120 - text, as the paths are
     if kind == "parquet":
         return ParquetSource(files, data, root)
+    if kind == "json":
+        return JsonSource(files, data)
+    if kind == "tfrecord":
+        return TfRecordSource(files, data)
+    if kind == "images":
+        return ImageFolderSource(files, data, root)
+    if kind == "image_list":
+        return ImageListSource(files, data)
     return CsvSource(files, data)

@@ -8,6 +8,7 @@ Variables are changed without locks: two workers' updates of the same value may 
 """
 
 import collections
+import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -22,12 +23,13 @@ from lockstep.components.trainer.input_pipeline import ReplicaInputs, TrainingIn
 from lockstep.components.trainer.loop import Call, model_columns
 from lockstep.components.trainer.records import Records
 from lockstep.components.trainer.spec import TrainOptions
-from lockstep.components.trainer.step_function import total_weight, weighted_mean
+from lockstep.components.trainer.step_function import weighted_mean
 from lockstep.components.trainer.task import Task
 from lockstep.components.trainer.usage import GroupMeter
 
 if TYPE_CHECKING:
     import keras
+    import numpy.typing as npt
     import tensorflow as tf
 
     from lockstep.components.trainer.strategies import Built
@@ -69,6 +71,7 @@ class Asynchronous:
 
     def input(self, records: Records, cache_dir: Path) -> TrainingInput | ReplicaInputs:
         """Returns all records: a step is one batch, and one worker makes it."""
+        records.require_dense(self._options.strategy)
         return worker_input(records, self._options, worker=0, num_workers=1, cache_dir=cache_dir)
 
     def prepare(self, built: "Built") -> None:
@@ -99,6 +102,31 @@ class Asynchronous:
             while under_way and (call.is_last or len(under_way) >= self._num_ahead):
                 yield np.asarray(under_way.popleft().fetch())
 
+    @property
+    def part(self) -> tuple[int, int]:
+        """The coordinator evaluates alone."""
+        return 0, 1
+
+    def weights(self) -> "list[tf.Variable]":
+        """Returns the model's weights."""
+        return [weight.value for weight in self._built.model.weights]
+
+    def validation_model(self, rebuild: "Callable[[], keras.Model]") -> "keras.Model":
+        """Returns a model in this process' memory, to which ``reading`` copies the weights."""
+        self._copy = rebuild()
+        return self._copy
+
+    @contextlib.contextmanager
+    def reading(self, step: int) -> Iterator[None]:
+        """Copies the weights; no step is under way."""
+        self.before_save(step)
+        self._fill(self._copy)
+        yield
+
+    def gathered(self, values: "npt.NDArray[np.float64]") -> "npt.NDArray[np.float64]":
+        """Returns the coordinator's values, [1, n]."""
+        return values[np.newaxis]
+
     def before_save(self, step: int) -> None:
         """Sets Keras' own count right; no step is under way."""
         self._coordinator.join()
@@ -107,9 +135,12 @@ class Asynchronous:
     def trained_model(self, rebuild: "Callable[[], keras.Model]") -> "keras.Model":
         """Returns a model in this process' memory."""
         model = rebuild()
+        self._fill(model)
+        return model
+
+    def _fill(self, model: "keras.Model") -> None:
         for local, remote in zip(model.weights, self._built.model.weights, strict=True):
             local.assign(remote.numpy())
-        return model
 
     def _steps(self, columns: "dict[str, tf.Tensor]", weights: "tf.Tensor", totals: "tf.Tensor") -> "tf.Tensor":
         """Makes one step for each batch; all arguments have the steps as first dimension. Runs on a worker."""
@@ -130,8 +161,6 @@ class Asynchronous:
         import tensorflow as tf
 
         built = self._built
-        if self._options.class_weights:
-            total = total_weight(weights)
         with tf.GradientTape() as tape:
             predictions = built.model(model_columns(built.model, columns, built.label), training=True)
             loss = weighted_mean(built.loss, predictions, columns[built.label], weights, total)

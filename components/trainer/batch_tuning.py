@@ -123,6 +123,8 @@ def try_batch(spec: TrainSpec, batch_size: int, *, budget_bytes: int, timeout_s:
             epochs=None,
             checkpoint_every=_ENDLESS,
             max_restarts=0,
+            validate_every=None,
+            early_stopping=None,
         )
     except ValueError as e:
         return Trial(batch_size=batch_size, examples_per_s=None, peak_bytes=0, problem=str(e))

@@ -20,6 +20,7 @@ from lockstep.components.serving import SERVING_SIGNATURE, TRANSFORM_SIGNATURE
 from lockstep.components.trainer.input_pipeline import with_steps
 from lockstep.components.trainer.launchers import Launcher
 from lockstep.components.trainer.launchers.local import LocalLauncher
+from lockstep.components.trainer.records import count_all
 from lockstep.components.trainer.spec import RunFiles, RunFn, TrainSpec, worker_command
 from lockstep.components.trainer.step import TrainStep
 from lockstep.components.trainer.summary import (
@@ -154,13 +155,16 @@ def _train_spec(
 ) -> TrainSpec:
     examples = artifact_utils.get_single_instance(inputs["examples"])
     train_files = _split_files(examples, "train_split", step.train_split)
+    eval_files = () if step.eval_split is None else _split_files(examples, "eval_split", step.eval_split)
+    if step.options.validate_every is not None and not sum(count_all(eval_files)):
+        raise DataError(f"train.validate_every: the split {step.eval_split!r} has no records; give it some")
     return TrainSpec(
         options=with_steps(step.options, train_files),
         model=step.model,
         label=step.label,
         label_kind=step.label_kind,
         train_files=train_files,
-        eval_files=() if step.eval_split is None else _split_files(examples, "eval_split", step.eval_split),
+        eval_files=eval_files,
         transform_graph_dir=str(_local(artifact_utils.get_single_uri(inputs["transform_graph"]))),
         run_dir=str(folder.run_dir.absolute()),
         checkpoint_dir=str(folder.checkpoint_dir.absolute()),

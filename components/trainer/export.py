@@ -34,15 +34,23 @@ class ServingColumns:
     transformed: frozenset[str]
 
 
-def serving_columns(transform_output: "TFTransformOutput", model: "keras.Model", *, label: str) -> ServingColumns:
+def serving_columns(
+    transform_output: "TFTransformOutput", model: "keras.Model", *, label: str, weight: str | None = None
+) -> ServingColumns:
     """Finds what can be served, from the transform graph.
+
+    Args:
+      transform_output: Its graph.
+      model: What is served.
+      label: Name of the transformed label.
+      weight: Name of the transformed weights of records, which serving does not need.
 
     Raises:
       ConfigurationError: A feature of the model is made of the label's column, which is not known when serving; the
         model takes something that is no transformed feature.
     """
     sources = sources_of_features(transform_output)
-    features = model_columns(model, dict.fromkeys(sources), label)
+    features = model_columns(model, dict.fromkeys(name for name in sources if name != weight), label)
     for name in features:
         if label in sources[name]:
             raise ConfigurationError(
@@ -50,7 +58,8 @@ def serving_columns(transform_output: "TFTransformOutput", model: "keras.Model",
                 "leave it out of the model"
             )
     return ServingColumns(
-        served=frozenset().union(*(columns for name, columns in sources.items() if name != label)) - {label},
+        served=frozenset().union(*(columns for name, columns in sources.items() if name not in (label, weight)))
+        - {label},
         transformed=frozenset().union(*sources.values()),
     )
 
@@ -72,6 +81,7 @@ def export(
     *,
     label: str,
     label_kind: Literal["binary", "regression"],
+    weight: str | None = None,
 ) -> None:
     """Writes the SavedModel; ``export_dir`` appears whole or not at all.
 
@@ -89,9 +99,9 @@ def export(
     raw_spec = transform_output.raw_feature_spec()
     root = tf.Module()
     # What tf.Transform saved, not its TransformFeaturesLayer: as a tf_keras model that would be traced for seconds.
-    root.model, root.transform = model, _load_transform(transform_output)
+    root.model, root.transform = _saveable(model), _load_transform(transform_output)
     signatures = {
-        "serving_default": _serving(model, root.transform, raw_spec, columns.served, label),
+        "serving_default": _serving(model, root.transform, raw_spec, columns.served, label, weight),
         "transform_features": _transforming(root.transform, raw_spec, columns.transformed),
     }
 
@@ -111,6 +121,16 @@ def export(
         shutil.rmtree(temporary_dir, ignore_errors=True)
         raise
     sync(export_dir.parent)
+
+
+def _saveable(model: "keras.Model") -> Any:
+    """Returns what holds a model's variables in a SavedModel: itself, or its layers.
+
+    TensorFlow would trace a signature of Keras' own for a model, which takes sparse and ragged inputs for dense ones.
+    """
+    inputs = getattr(model, "_inputs_struct", None) or {}
+    is_uneven = any(getattr(tensor, kind, False) for tensor in inputs.values() for kind in ("sparse", "ragged"))
+    return list(model.layers) if is_uneven else model
 
 
 def describe(
@@ -184,12 +204,16 @@ def _load_transform(transform_output: "TFTransformOutput") -> Any:
     return loaded
 
 
-def _serving(model: "keras.Model", transform: Any, raw_spec: RawSpec, parsed: Collection[str], label: str) -> Any:
+def _serving(
+    model: "keras.Model", transform: Any, raw_spec: RawSpec, parsed: Collection[str], label: str, weight: str | None
+) -> Any:
     import tensorflow as tf
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")], autograph=False)
     def serve(examples: "tf.Tensor") -> "dict[str, tf.Tensor]":
         columns = _transform(transform, examples, raw_spec, parsed)
+        if weight is not None:
+            del columns[weight]
         predictions = model(model_columns(model, columns, label), training=False)
         return {"predictions": tf.cast(predictions, tf.float32)}
 
@@ -201,7 +225,8 @@ def _transforming(transform: Any, raw_spec: RawSpec, parsed: Collection[str]) ->
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")], autograph=False)
     def transform_features(examples: "tf.Tensor") -> "dict[str, tf.Tensor]":
-        return _transform(transform, examples, raw_spec, parsed)
+        # A signature returns tensors only: what has any number of values is filled up with zeros, or empty text.
+        return {name: _as_tensor(value) for name, value in _transform(transform, examples, raw_spec, parsed).items()}
 
     return transform_features
 
@@ -225,6 +250,14 @@ def _absent(spec: "tf.TypeSpec", num_records: "tf.Tensor") -> "tf.Tensor | tf.Sp
         shape = tf.stack([tf.cast(num_records, tf.int64), tf.constant(0, tf.int64)])
         return tf.SparseTensor(tf.zeros([0, 2], tf.int64), tf.zeros([0], spec.dtype), shape)
     return tf.zeros([num_records, *spec.shape[1:]], spec.dtype)
+
+
+def _as_tensor(value: Any) -> "tf.Tensor":
+    import tensorflow as tf
+
+    if isinstance(value, tf.RaggedTensor):
+        return value.to_tensor()
+    return tf.sparse.to_dense(value) if isinstance(value, tf.SparseTensor) else value
 
 
 def _as_columns(features: "Mapping[str, tf.Tensor]") -> "dict[str, tf.Tensor]":

@@ -40,6 +40,7 @@ class WorkerEvent:
       step: Global step reached: steps of the whole training that are done; 0 of a ``run_fn`` that does not tell.
       loss: Mean training loss of the steps since the last heartbeat; None where it is not finite or there was no step.
       examples_per_s: Records of all workers a second since the last heartbeat.
+      validation_loss: Of the last validation in this attempt (``heartbeat``); None before there was one.
       records: Training records that this worker has read in this attempt (``heartbeat`` and ``done``).
       total_records: The same of all workers, which each knows (``heartbeat``).
       cpu: Processor seconds a second that the worker uses: 1.0 is a core (``heartbeat``).
@@ -62,6 +63,7 @@ class WorkerEvent:
     step: int | None = None
     loss: float | None = None
     examples_per_s: float | None = None
+    validation_loss: float | None = None
     records: int | None = None
     total_records: int | None = None
     cpu: float | None = None

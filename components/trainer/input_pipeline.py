@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lockstep.components.errors import ConfigurationError, DataError
+from lockstep.components.trainer import example_weights
 from lockstep.components.trainer.augmentation import Augmentation, augmented, load_augmentation, record_seeds
 from lockstep.components.trainer.record_cache import DiskCache, MemoryCache, RecordCache
 from lockstep.components.trainer.records import Deal, Records, count_all
@@ -53,7 +54,8 @@ class TrainingInput:
       augmentation: Changes the records of each batch, as ``TrainOptions.augment`` says; None leaves them.
 
     Raises:
-      DataError: There are no records.
+      DataError: There are no records. One's weight that is negative or not finite is told when its batch is read; see
+        ``example_weights.as_data_error``.
       ConfigurationError: They shall be kept in memory, and the machine has less.
       OSError: They shall be kept on the disk, and it is full.
     """
@@ -132,8 +134,8 @@ class TrainingInput:
 
         Each is ``(columns, weights, total)``: columns by feature name, label included, [batch_size / num_workers, ...];
         weights float32 [batch_size / num_workers, 1], 0 for padding rows (whose columns are 0); total float32 scalar,
-        the number of records over all workers, known without asking them. With ``class_weights`` the weights are those
-        of the records' labels, and their sum over all workers is not known here.
+        the number of records over all workers, known without asking them. The weights are 1 but for a record's own
+        (``records.weight``) times that of its label (``class_weights``).
         """
         import tensorflow as tf
 
@@ -287,6 +289,9 @@ class TrainingInput:
     def _weighed(self, columns: Columns, weights: "tf.Tensor") -> "tuple[Columns, tf.Tensor]":
         import tensorflow as tf
 
+        columns, own = self._records.for_model(columns)
+        if own is not None:
+            weights *= example_weights.checked(str(self._records.weight), own)
         if not self._class_weights:
             return columns, weights
         label = tf.reshape(columns[self._records.label], tf.shape(weights))

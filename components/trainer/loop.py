@@ -11,6 +11,7 @@ import numpy as np
 
 from lockstep.components.errors import ConfigurationError, UserError
 from lockstep.components.trainer.checkpoint import Checkpoints
+from lockstep.components.trainer.early_stopping import Course
 from lockstep.components.trainer.heartbeat import Reporter
 from lockstep.components.trainer.input_pipeline import ReplicaInputs, TrainingInput
 from lockstep.components.trainer.spec import TrainOptions
@@ -136,11 +137,25 @@ class Call(NamedTuple):
 
     Args:
       size: Its steps.
-      is_last: Whether a checkpoint follows, so that no later step may have begun.
+      is_last: Whether a checkpoint or a validation follows, so that no later step may have begun.
     """
 
     size: int
     is_last: bool
+
+
+class Validates(Protocol):
+    """Validates while the training goes on; see ``validation.Validator``."""
+
+    def is_due(self, step: int) -> bool:
+        """Returns whether a validation comes after a step."""
+
+    def validate(self, step: int) -> dict[str, float]:
+        """Validates; returns metric -> value."""
+
+    @property
+    def course(self) -> Course:
+        """What came of it so far."""
 
 
 class Steps(Protocol):
@@ -151,13 +166,14 @@ class Steps(Protocol):
 
 
 def calls(first_step: int, options: TrainOptions) -> Iterator[Call]:
-    """Yields the calls: at most ``steps_per_call`` steps each, ending at each checkpoint and at the end."""
+    """Yields the calls: at most ``steps_per_call`` steps each, ending at checkpoints, validations and the end."""
+    stops = [every for every in (options.checkpoint_every, options.validate_every) if every is not None]
     step = first_step
     while step < options.num_steps:
-        to_checkpoint = options.checkpoint_every - step % options.checkpoint_every
-        size = min(options.steps_per_call, to_checkpoint, options.num_steps - step, *options.to_trace(step))
+        to_stop = min(options.num_steps - step, *(every - step % every for every in stops))
+        size = min(options.steps_per_call, to_stop, *options.to_trace(step))
         step += size
-        yield Call(size, is_last=step % options.checkpoint_every == 0 or step == options.num_steps)
+        yield Call(size, is_last=size == to_stop)
 
 
 def traced(steps: Iterable[Call], first_step: int, options: TrainOptions, trace_dir: str | None) -> Iterator[Call]:
@@ -201,8 +217,12 @@ def train(
     meter: GroupMeter,
     on_beat: Callable[[int, Sequence[Shares]], None] = lambda step, shares: None,
     trace_dir: str | None = None,
+    validator: Validates | None = None,
+    on_validation: Callable[[int, Mapping[str, float]], None] = lambda step, metrics: None,
 ) -> TrainingResult:
-    """Trains from ``first_step`` to ``options.num_steps``; blocks, and every worker must call it alike.
+    """Trains from ``first_step`` to ``options.num_steps``, or to where validations end it; blocks.
+
+    Every worker must call it alike.
 
     Args:
       steps: Trains on batches.
@@ -217,6 +237,8 @@ def train(
       meter: Heard of by ``steps``.
       on_beat: Called with (global step, what each worker uses) at each heartbeat but the first.
       trace_dir: Where a profile of ``options.trace_steps`` is written; None writes none.
+      validator: Validates when it is due, before a checkpoint of the same step is saved.
+      on_validation: Called with (global step, metric -> value) after each validation.
 
     Raises:
       DivergedError: A step's loss is not finite; found at the end of its call, the step is named.
@@ -224,16 +246,19 @@ def train(
     """
     step, loss = first_step, None
     started_s = beat_s = time.monotonic()
-    beat_step, warm_step, warm_s, saving_s = first_step, None, 0.0, 0.0
+    beat_step, warm_step, warm_s, aside_s = first_step, None, 0.0, 0.0
+    # A training that goes on from the checkpoint that ended it has nothing left to do.
+    validation_loss: float | None = None
+    has_stopped = validator is not None and validator.course.has_stopped
+    to_do = () if has_stopped else calls(first_step, options)
 
     def num_read(since_step: int) -> int:
         return data.total_records_until(step) - data.total_records_until(since_step)
 
     unreported: list[float] = []
     reporter.step = first_step
-    for losses in steps.run(
-        iter(data.batches(first_step)), traced(calls(first_step, options), first_step, options, trace_dir)
-    ):
+    planned = traced(to_do, first_step, options, trace_dir)
+    for losses in steps.run(iter(data.batches(first_step)), planned):
         check_finite(losses, step)
         step += len(losses)
         reporter.step = step
@@ -253,6 +278,7 @@ def train(
                 examples_per_s=rate,
                 records=data.records_until(step) - data.records_until(first_step),
                 total_records=num_read(first_step),
+                validation_loss=validation_loss,
                 input_share=None if own is None else own.input_share,
                 **({} if own is None else dataclasses.asdict(own.usage)),
             )
@@ -264,12 +290,21 @@ def train(
             warm_step, warm_s = step, now_s
             meter.begin()
         on_call(step, losses, rate)
-        if step % options.checkpoint_every == 0 or step == options.num_steps:
-            save_s = time.monotonic()
+        if validator is not None and validator.is_due(step):
+            aside_since_s = time.monotonic()
+            metrics = validator.validate(step)
+            validation_loss = metrics["loss"]
+            on_validation(step, metrics)
+            has_stopped = validator.course.has_stopped
+            aside_s += time.monotonic() - aside_since_s
+        if step % options.checkpoint_every == 0 or step == options.num_steps or has_stopped:
+            aside_since_s = time.monotonic()
             before_save(step)
             checkpoints.save(step)
             reporter.say("checkpoint", step=step)
-            saving_s += time.monotonic() - save_s
+            aside_s += time.monotonic() - aside_since_s
+        if has_stopped:
+            break
     finished_s = time.monotonic()
     input_share = meter.input_share() if warm_step is not None and step > warm_step else None
     num_warm = 0 if warm_step is None else num_read(warm_step)
@@ -279,7 +314,7 @@ def train(
         loss=loss,
         records=data.records_until(step) - data.records_until(first_step),
         input_share=input_share,
-        examples_per_s=num_warm / (finished_s - warm_s - saving_s) if num_warm else None,
+        examples_per_s=num_warm / (finished_s - warm_s - aside_s) if num_warm else None,
         train_s=finished_s - started_s,
     )
 

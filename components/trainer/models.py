@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from lockstep.components.errors import ConfigurationError
 from lockstep.components.trainer.factorization import FactorizationParameters
+from lockstep.components.trainer.records import layout_of
 from lockstep.components.trainer.spec import ModelOptions
 
 if TYPE_CHECKING:
@@ -26,14 +27,17 @@ class FeatureInput:
 
     Args:
       dtype: ``float32``, ``int64`` or ``string``, as TensorFlow names it.
-      shape: Shape without the batch dimension; the declared features have ``(1,)``.
+      shape: Shape without the batch dimension; the declared features have ``(1,)``, sparse and ragged ones ``(None,)``.
+      layout: ``sparse`` is given to the model as a SparseTensor (``keras.Input(..., sparse=True)``), ``ragged`` as a
+        RaggedTensor (``ragged=True``), as the preprocessing function returned it.
       num_values: For an index (of a bucket, of a vocabulary, ...): how many different values there are. None for a
         quantity, and for an integer of unknown range.
       first_value: The smallest index: 0, but for vocabularies whose default value is -1.
     """
 
     dtype: str
-    shape: tuple[int, ...] = (1,)
+    shape: tuple[int | None, ...] = (1,)
+    layout: Literal["dense", "sparse", "ragged"] = "dense"
     num_values: int | None = None
     first_value: int = 0
 
@@ -46,7 +50,7 @@ class ModelInputs:
     [batch, 1]: a probability where ``label_kind`` is ``binary``, the value itself for ``regression``.
 
     Args:
-      features: Transformed features by name, without the label, in alphabetical order.
+      features: Transformed features by name, without label and weights, in alphabetical order.
       label_kind: What is predicted.
       parameters: ``model.parameters`` of the configuration, as given.
       table_parts: Parts that an ``embeddings.SplitEmbedding`` should have: the number of parameter servers, else 1.
@@ -158,6 +162,7 @@ def model_inputs(
     label: str,
     label_kind: Literal["binary", "regression"] = "binary",
     parameters: Mapping[str, Any] | None = None,
+    weight: str | None = None,
 ) -> ModelInputs:
     """Reads the transformed features from a transform graph, whoever wrote its preprocessing function.
 
@@ -167,8 +172,6 @@ def model_inputs(
     Raises:
       ConfigurationError: The label is not among the outputs of the preprocessing function, or an output is sparse.
     """
-    import tensorflow as tf
-
     spec = tf_transform_output.transformed_feature_spec()
     if label not in spec:
         raise ConfigurationError(
@@ -177,13 +180,8 @@ def model_inputs(
         )
     domains = tf_transform_output.transformed_domains()
     features = {}
-    for name in sorted(set(spec) - {label}):
-        if not isinstance(spec[name], tf.io.FixedLenFeature):
-            raise ConfigurationError(
-                f"feature {name!r}: the preprocessing function returns it as {type(spec[name]).__name__},"
-                " the trainer reads dense features only; pad it to a fixed shape"
-            )
-        features[name] = _feature_input(spec[name], domains.get(name))
+    for name in sorted(set(spec) - {label, weight}):
+        features[name] = _feature_input(name, spec[name], domains.get(name))
     return ModelInputs(features=features, label_kind=label_kind, parameters=dict(parameters or {}))
 
 
@@ -194,6 +192,7 @@ def build_model(
     label_kind: Literal["binary", "regression"] = "binary",
     *,
     table_parts: int = 1,
+    weight: str | None = None,
 ) -> "keras.Model":
     """Builds the model that the configuration names, for the features that a transform graph produces.
 
@@ -203,6 +202,7 @@ def build_model(
       label: Name of the transformed label.
       label_kind: What is predicted.
       table_parts: See ``ModelInputs``.
+      weight: Name of the transformed feature that holds the records' weights, which the model is not given.
 
     Raises:
       ConfigurationError: There is no such function, or it returned something else than a Keras model; what
@@ -211,7 +211,9 @@ def build_model(
     import keras
 
     build = resolve_build(options.build)
-    inputs = model_inputs(tf_transform_output, label=label, label_kind=label_kind, parameters=options.parameters)
+    inputs = model_inputs(
+        tf_transform_output, label=label, label_kind=label_kind, parameters=options.parameters, weight=weight
+    )
     model = build(dataclasses.replace(inputs, table_parts=table_parts))
     if not isinstance(model, keras.Model):
         raise ConfigurationError(
@@ -251,12 +253,19 @@ def resolve_build(name: str) -> Callable[[ModelInputs], "keras.Model"]:
     return function  # type: ignore[no-any-return]
 
 
-def _feature_input(spec: Any, domain: Any) -> FeatureInput:
+def _feature_input(name: str, spec: Any, domain: Any) -> FeatureInput:
     # A domain without bounds, or of floats or strings, says nothing about how many values there are.
+    layout = layout_of(spec)
+    if layout is None:
+        raise ConfigurationError(
+            f"feature {name!r}: the preprocessing function returns it as {type(spec).__name__} of a form that the"
+            " trainer does not read; return it dense, or sparse or ragged of two dimensions"
+        )
     is_index = spec.dtype.is_integer and getattr(domain, "is_categorical", False) and domain.max >= domain.min
     return FeatureInput(
         dtype=spec.dtype.name,
-        shape=tuple(spec.shape),
+        shape=tuple(spec.shape) if layout == "dense" else (None,),
+        layout=layout,
         num_values=domain.max - domain.min + 1 if is_index else None,
         first_value=domain.min if is_index else 0,
     )
@@ -271,6 +280,11 @@ def _encode(inputs: ModelInputs, embedding_dim: Callable[[int], int]) -> tuple[d
     tensors: dict[str, Any] = {}
     encoded: list[Any] = []
     for number, (name, feature) in enumerate(inputs.features.items()):
+        if feature.layout != "dense":
+            raise ConfigurationError(
+                f"feature {name!r}: the built-in models take dense features, this is {feature.layout}; let the"
+                " preprocessing function return it dense, or give a model of your own"
+            )
         if feature.dtype == "string":
             raise ConfigurationError(
                 f"feature {name!r}: the built-in models take numbers, this is text; give it a vocabulary, or leave it"

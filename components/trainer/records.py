@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -10,12 +10,14 @@ import numpy.typing as npt
 from lockstep.components.errors import ConfigurationError
 from lockstep.components.record_manifest import recorded_counts
 from lockstep.components.tfrecord_files import count_records
+from lockstep.components.trainer import example_weights
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
 READ_BATCH = 4096
 _STRING_BYTES = 64  # a guess: the length of strings is known only after reading
+_NUM_VALUES = 16  # the same of a feature of any number of values
 # Whole files are dealt to shards only if no shard is that much above the mean; the surplus would be trained alone, in
 # batches that are mostly padding.
 _MAX_SURPLUS = 1.1
@@ -100,6 +102,29 @@ class Deal:
         return owned, np.cumsum([0] + [self.counts[i] for i in owned])
 
 
+def layout_of(spec: Any) -> Literal["dense", "sparse", "ragged"] | None:
+    """Returns what a model gets of a feature; None of one that it cannot have."""
+    import tensorflow as tf
+
+    if isinstance(spec, tf.io.FixedLenFeature):
+        return "dense"
+    if isinstance(spec, tf.io.VarLenFeature):
+        return "sparse"
+    return "ragged" if isinstance(spec, tf.io.RaggedFeature) and not spec.partitions else None
+
+
+def padded(column: Any, num_rows: int) -> Any:
+    """Returns a column of at most ``num_rows`` rows filled up to them: with zeros, or, if it is ragged, empty rows."""
+    import tensorflow as tf
+
+    if isinstance(column, tf.RaggedTensor):
+        splits = column.row_splits
+        splits = tf.concat([splits, tf.fill([num_rows + 1 - tf.size(splits)], splits[-1])], axis=0)
+        return tf.RaggedTensor.from_row_splits(column.values, tf.ensure_shape(splits, [num_rows + 1]), validate=False)
+    rest = [[0, num_rows - tf.shape(column)[0]], *([[0, 0]] * (column.shape.rank - 1))]
+    return tf.ensure_shape(tf.pad(column, rest), [num_rows, *column.shape[1:]])
+
+
 def count_all(files: Sequence[str]) -> tuple[int, ...]:
     """Returns the number of records in each file; see ``Records.count``."""
     return recorded_counts(files) or tuple(count_records(path) for path in files)
@@ -110,27 +135,41 @@ class Records:
 
     Args:
       files: Gzip TFRecords of transformed tf.Examples.
-      feature_spec: Transformed feature name -> ``tf.io.FixedLenFeature``, label included.
+      feature_spec: Transformed feature name -> ``tf.io.FixedLenFeature``, label included; or a ``VarLenFeature``, which
+        a model gets as a SparseTensor, or a ``RaggedFeature`` without partitions, which it gets as a RaggedTensor.
       label: Name of the label.
+      weight: Name of the feature that says how much each record counts; None if all count alike.
     """
 
-    def __init__(self, files: Sequence[str], feature_spec: Mapping[str, Any], label: str) -> None:
+    def __init__(
+        self, files: Sequence[str], feature_spec: Mapping[str, Any], label: str, weight: str | None = None
+    ) -> None:
         import tensorflow as tf
 
         for name, spec in feature_spec.items():
-            if not isinstance(spec, tf.io.FixedLenFeature):
+            if layout_of(spec) is None:
                 raise ConfigurationError(
-                    f"feature {name!r}: {type(spec).__name__} is not allowed; "
-                    "the preprocessing function must return dense tensors of a fixed shape"
+                    f"feature {name!r}: {type(spec).__name__} of this form is not allowed; the preprocessing function "
+                    "must return dense tensors of a fixed shape, or sparse or ragged ones of two dimensions"
                 )
         if label not in feature_spec:
             raise ConfigurationError(
                 f"label {label!r}: not among the transformed features ({', '.join(sorted(feature_spec))}); "
                 "the preprocessing function must return it under its column's name"
             )
+        if layout_of(feature_spec[label]) != "dense":
+            raise ConfigurationError(f"label {label!r}: not dense; the preprocessing function must return it so")
+        if weight is not None:
+            example_weights.check_feature(weight, feature_spec.get(weight))
         self.files = tuple(files)
         self.label = label
-        self._feature_spec = dict(feature_spec)
+        self.weight = weight
+        self._sparse = frozenset(name for name, spec in feature_spec.items() if layout_of(spec) == "sparse")
+        # While records are kept, ordered and filled up, sparse features are ragged ones: rows are rows there.
+        self._feature_spec = {
+            name: tf.io.RaggedFeature(spec.dtype, row_splits_dtype=tf.int64) if layout_of(spec) != "dense" else spec
+            for name, spec in feature_spec.items()
+        }
 
     def count(self) -> tuple[int, ...]:
         """Returns the number of records in each file, as the manifest beside them says; reads them all without one.
@@ -150,11 +189,37 @@ class Records:
         )
 
     def parse(self, serialised: "tf.Tensor") -> "dict[str, tf.Tensor]":
-        """Returns columns of [batch, ...], a scalar feature as [batch, 1], of a batch of serialised records."""
+        """Returns columns of [batch, ...], a scalar feature as [batch, 1], of a batch of serialised records.
+
+        Sparse and ragged features are RaggedTensors, [batch, (values)].
+        """
         import tensorflow as tf
 
         columns = tf.io.parse_example(serialised, self._feature_spec)
         return {name: column[:, tf.newaxis] if column.shape.rank == 1 else column for name, column in columns.items()}
+
+    def require_dense(self, strategy: str) -> None:
+        """Raises `ConfigurationError` where a feature is sparse or ragged, which a strategy cannot train with."""
+        import tensorflow as tf
+
+        for name, spec in self._feature_spec.items():
+            if isinstance(spec, tf.io.RaggedFeature):
+                raise ConfigurationError(
+                    f"feature {name!r}: train.strategy {strategy} takes dense features only; let the preprocessing "
+                    "function return it dense"
+                )
+
+    def for_model(self, columns: "Mapping[str, Any]") -> "tuple[dict[str, Any], Any]":
+        """Returns what ``parse`` did as models take it, without the weights, and these: float32 [batch, 1], or None.
+
+        The weights are not checked.
+        """
+        import tensorflow as tf
+
+        features = {name: column.to_sparse() if name in self._sparse else column for name, column in columns.items()}
+        if self.weight is None:
+            return features, None
+        return features, tf.cast(features.pop(self.weight), tf.float32)
 
     @property
     def bytes_per_record(self) -> int:
@@ -162,6 +227,7 @@ class Records:
         import tensorflow as tf
 
         return sum(
-            int(np.prod(spec.shape)) * (_STRING_BYTES if spec.dtype == tf.string else spec.dtype.size)
+            (int(np.prod(spec.shape)) if isinstance(spec, tf.io.FixedLenFeature) else _NUM_VALUES)
+            * (_STRING_BYTES if spec.dtype == tf.string else spec.dtype.size)
             for spec in self._feature_spec.values()
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lockstep.components.trainer.records import READ_BATCH, Deal, Records
+from lockstep.components.trainer.records import READ_BATCH, Deal, Records, padded
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -204,7 +204,7 @@ class Rounds:
         count = tf.shape(columns[min(columns)], tf.int64)[0]
         message = "a file of training records is shorter than when its records were counted"
         with tf.control_dependencies([tf.debugging.assert_equal(count, expected, message=message)]):
-            return {name: _padded(column, num_rows) for name, column in columns.items()}
+            return {name: padded(column, num_rows) for name, column in columns.items()}
 
     def _one_after_another(self, blocks: Any) -> Any:
         """Returns [shards, block, ...] as [num_rows, ...]."""
@@ -246,15 +246,3 @@ class Rounds:
 
     def _whole_steps(self, num_records: int) -> int:
         return -(-num_records // self.share) * self.share
-
-
-def _padded(column: Any, num_rows: int) -> Any:
-    """Returns a column filled up with rows of zeros; with empty ones if it is ragged."""
-    import tensorflow as tf
-
-    if isinstance(column, tf.RaggedTensor):
-        splits = column.row_splits
-        splits = tf.concat([splits, tf.fill([num_rows + 1 - tf.size(splits)], splits[-1])], axis=0)
-        return tf.RaggedTensor.from_row_splits(column.values, tf.ensure_shape(splits, [num_rows + 1]), validate=False)
-    rest = [[0, num_rows - tf.shape(column)[0]], *([[0, 0]] * (column.shape.rank - 1))]
-    return tf.ensure_shape(tf.pad(tf.identity(column), rest), [num_rows, *column.shape[1:]])

@@ -5,6 +5,7 @@ and if gradients and updates are two functions. Otherwise momentum, RMSprop and 
 2.16, without any error, where DTensor had to add up or lay out a gradient within the optimizer's arithmetic.
 """
 
+import contextlib
 import fnmatch
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -19,12 +20,13 @@ from lockstep.components.trainer.input_pipeline import ReplicaInputs, TrainingIn
 from lockstep.components.trainer.loop import Call, model_columns
 from lockstep.components.trainer.records import Records
 from lockstep.components.trainer.spec import BATCH_AXIS, TrainOptions
-from lockstep.components.trainer.step_function import total_weight, weighted_mean
+from lockstep.components.trainer.step_function import weighted_mean
 from lockstep.components.trainer.task import Task
 from lockstep.components.trainer.usage import GroupMeter
 
 if TYPE_CHECKING:
     import keras
+    import numpy.typing as npt
     import tensorflow as tf
 
     from lockstep.components.trainer.strategies import Built
@@ -62,6 +64,7 @@ class Sharded:
 
     def input(self, records: Records, cache_dir: Path) -> TrainingInput | ReplicaInputs:
         """Returns all records; each batch is split over the batch axis."""
+        records.require_dense(self._options.strategy)
         return worker_input(records, self._options, worker=0, num_workers=1, cache_dir=cache_dir)
 
     def prepare(self, built: "Built") -> None:
@@ -100,6 +103,36 @@ class Sharded:
             losses = [self._step(*self._next(batches)) for _ in range(call.size)]
             yield np.array([_first_part(loss) for loss in losses], np.float32)
 
+    @property
+    def part(self) -> tuple[int, int]:
+        """There is one process."""
+        return 0, 1
+
+    def weights(self) -> "list[tf.Variable]":
+        """Returns the host's copies of the model's weights."""
+        host_of = {id(v): host for v, host in zip(self._built.model.variables, self._hosts, strict=False)}
+        return [host_of[id(weight)] for weight in self._built.model.weights]
+
+    def validation_model(self, rebuild: "Callable[[], keras.Model]") -> "keras.Model":
+        """Returns the model; within ``reading`` it has the host's variables."""
+        return self._built.model
+
+    @contextlib.contextmanager
+    def reading(self, step: int) -> Iterator[None]:
+        """Copies the devices' variables to the host, and gives the model these."""
+        self.before_save(step)
+        placed = [variable._value for variable in self._trainable]
+        self.trained_model(lambda: self._built.model)
+        try:
+            yield
+        finally:
+            for variable, value in zip(self._trainable, placed, strict=True):
+                variable._value = value
+
+    def gathered(self, values: "npt.NDArray[np.float64]") -> "npt.NDArray[np.float64]":
+        """Returns the values, [1, n]."""
+        return values[np.newaxis]
+
     def before_save(self, step: int) -> None:
         """Copies the devices' variables to the host."""
         for host, device in zip(self._hosts, self._devices, strict=True):
@@ -130,8 +163,6 @@ class Sharded:
 
         model, label = self._built.model, self._built.label
         weighed = [variable.value for variable in self._trainable]
-        if self._options.class_weights:
-            total = total_weight(weights)
         with tf.GradientTape() as tape:
             predictions, states, penalties = model.stateless_call(
                 weighed, self._states, model_columns(model, columns, label), training=True, return_losses=True

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lockstep.components import documents
+from lockstep.components.trainer.early_stopping import METRICS, EarlyStopping
 from lockstep.components.trainer.schedule_options import ScheduleOptions
 from lockstep.components.trainer.worker_range import WorkerRange
 
@@ -73,7 +74,12 @@ class TrainOptions:
         scales the loss so that small gradients do not vanish, and leaves out a step whose gradients overflow. What is
         served is float32. Not for ``parameter_server`` and ``dtensor``.
       class_weights: For a binary label: ``0`` and ``1`` -> how much a record of that label weighs in the loss, above 0;
-        1 where not given. A step's loss is the mean by weight over its whole batch. Metrics count every record alike.
+        1 where not given. As with Keras, each record's loss is multiplied by it, and a step's loss is the sum over its
+        whole batch divided by the number of records. Metrics and validation do not know of it.
+      weight_column: How much each record counts: a column of finite numbers of 0 or more, with a value in every row. A
+        raw column beside ``features``; beside ``preprocessing`` an output of that function. In the loss as Keras'
+        ``sample_weight`` (multiplied with ``class_weights``), in validation and evaluation too. The model is not given
+        it, and what is served does not need it. Not beside ``run_fn``.
       clip_norm: Longest that all gradients of a step may be as one vector, summed over all devices: a longer one is
         shortened, its direction kept. Above 0; None sets no bound. Not for ``dtensor``.
       clip_value: Largest number that a gradient of a step may have, either side of 0, likewise; not beside
@@ -85,6 +91,9 @@ class TrainOptions:
       steps_per_call: Steps that run inside one call of the compiled function, 1 or more; heartbeats, the check for NaN
         and progress come once a call.
       checkpoint_every: Steps between two checkpoints, 1 or more; there is always one after the last step.
+      validate_every: Steps between two validations on the evaluation split, 1 or more; there is always one after the
+        last step. All workers share its records. None validates never. Not beside ``run_fn``.
+      early_stopping: Ends the training before its last step when validations become no better; None never does.
       max_restarts: How often the group may be started again after failures within ``restart_window_s``, and after how
         many in a row between which no checkpoint was written, 0 or more.
       restart_window_s: Seconds after which a restart counts no more, so that a fault a day never ends a long training.
@@ -130,6 +139,7 @@ class TrainOptions:
     accumulate: int = 1
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     class_weights: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    weight_column: str | None = None
     clip_norm: float | None = None
     clip_value: float | None = None
     optimizer: Literal["adam", "sgd"] = "adam"
@@ -137,6 +147,8 @@ class TrainOptions:
     schedule: ScheduleOptions = ScheduleOptions()
     steps_per_call: int = 10
     checkpoint_every: int = 200
+    validate_every: int | None = None
+    early_stopping: EarlyStopping | None = None
     max_restarts: int = 3
     restart_window_s: float = 3600.0
     restart_delay_s: float = 1.0
@@ -159,7 +171,7 @@ class TrainOptions:
             self._check_range(self.workers)
             return
         counts = ("workers", "devices_per_worker", "steps", "epochs", "batch_size", "accumulate", "steps_per_call")
-        for name in (*counts, "checkpoint_every", "num_virtual_shards"):
+        for name in (*counts, "checkpoint_every", "validate_every", "num_virtual_shards"):
             value = getattr(self, name)
             _require(value is None or value >= 1, name, value, "give 1 or more")
         both = self.steps is not None and self.epochs is not None
@@ -188,6 +200,8 @@ class TrainOptions:
             _require(value in ("0", "1"), f"class_weights.{value}", weight, "give a weight for 0, for 1, or both")
             is_allowed = math.isfinite(weight) and weight > 0
             _require(is_allowed, f"class_weights.{value}", weight, "give a number above 0")
+        _require(self.weight_column != "", "weight_column", self.weight_column, "name a column, or leave it out")
+        self._check_validation()
         self._check_parts()
 
     @property
@@ -291,6 +305,17 @@ class TrainOptions:
             _require(
                 1024 <= self.base_port <= highest, "base_port", self.base_port, f"give a port from 1024 to {highest}"
             )
+
+    def _check_validation(self) -> None:
+        if self.early_stopping is None:
+            return
+        every = self.validate_every
+        _require(
+            every is not None, "early_stopping", self.early_stopping.monitor, "it needs validate_every; give steps"
+        )
+        if every is not None and self.steps is not None:
+            remedy = f"early_stopping needs a validation before the last of {self.steps} steps; give fewer"
+            _require(every < self.steps, "validate_every", every, remedy)
 
     def _check_schedule(self) -> None:
         schedule = self.schedule
@@ -427,6 +452,12 @@ class TrainSpec:
 
     def __post_init__(self) -> None:
         _require(bool(self.label), "label", self.label, "give the label's column")
+        check_weight_column(self.options, self.label, self.run_fn is not None)
+        check_validation(self.options, self.label_kind, self.run_fn is not None)
+        has_records = bool(self.eval_files) or self.options.validate_every is None
+        _require(
+            has_records, "validate_every", self.options.validate_every, "there is no evaluation split; leave it out"
+        )
         check_class_weights(self.options, self.label_kind)
         _require(bool(self.train_files), "train_files", self.train_files, "give at least one file of training records")
 
@@ -474,6 +505,33 @@ def check_class_weights(options: TrainOptions, label_kind: str) -> None:
     is_allowed = not options.class_weights or label_kind == "binary"
     remedy = f"the label's kind is {label_kind}; leave it out"
     _require(is_allowed, "class_weights", dict(options.class_weights), remedy)
+
+
+def check_weight_column(options: TrainOptions, label: str, has_run_fn: bool) -> None:
+    """Refuses weights of records where they cannot be used.
+
+    Raises:
+      ValueError: They are the label, or a ``run_fn`` trains, which reads the records itself.
+    """
+    column = options.weight_column
+    _require(
+        column is None or not has_run_fn, "weight_column", column, "a run_fn weighs its records itself; leave it out"
+    )
+    _require(column is None or column != label, "weight_column", column, "it is the label; give another column")
+
+
+def check_validation(options: TrainOptions, label_kind: str, has_run_fn: bool) -> None:
+    """Refuses validations that cannot be.
+
+    Raises:
+      ValueError: A ``run_fn`` trains, which validates by itself; or what is monitored does not suit the label.
+    """
+    every, stopping = options.validate_every, options.early_stopping
+    _require(every is None or not has_run_fn, "validate_every", every, "a run_fn validates by itself; leave it out")
+    if stopping is not None:
+        allowed = METRICS[label_kind]
+        remedy = f"the label's kind is {label_kind}; give one of {', '.join(allowed)}"
+        _require(stopping.monitor in allowed, "early_stopping.monitor", stopping.monitor, remedy)
 
 
 def worker_command(*, spec_path: Path, attempt: int, python: str = sys.executable) -> tuple[str, ...]:

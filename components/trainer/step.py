@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any, Literal
 
 from lockstep.components import documents
-from lockstep.components.trainer.spec import ModelOptions, TrainOptions
+from lockstep.components.trainer.spec import ModelOptions, TrainOptions, check_validation, check_weight_column
 from lockstep.components.trainer.worker_range import WorkerRange
 
 __all__ = ["TrainStep"]
@@ -42,6 +42,10 @@ class TrainStep:
         for name in ("label", "work_dir", "train_split"):
             if not getattr(self, name):
                 raise ValueError(f"{name}: {getattr(self, name)!r} is not allowed; give a name")
+        check_weight_column(self.options, self.label, self.run_fn is not None)
+        check_validation(self.options, self.label_kind, self.run_fn is not None)
+        if self.eval_split is None and self.options.validate_every is not None:
+            raise ValueError(f"validate_every: {self.options.validate_every} is not allowed without an eval_split")
         if self.run_fn is not None and self.options.epochs is not None:
             raise ValueError(f"epochs: {self.options.epochs} is not allowed beside run_fn; give steps")
         if self.run_fn is not None and isinstance(self.options.workers, WorkerRange):

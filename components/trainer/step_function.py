@@ -31,7 +31,7 @@ def weighted_mean(
       predictions: Of the model, [rows, 1].
       label: The same shape.
       weights: Of the rows, float32 [rows, 1].
-      total: Sum of the weights of the whole global batch.
+      total: Records of the whole global batch, as Keras' ``sample_weight`` has it: not the sum of their weights.
     """
     import tensorflow as tf
 
@@ -41,17 +41,10 @@ def weighted_mean(
     return tf.reduce_sum(tf.cast(tf.reshape(weights, [-1]), dtype) * losses) / tf.cast(total, dtype)
 
 
-def total_weight(weights: "tf.Tensor") -> "tf.Tensor":
-    """Returns the sum of the weights of rows, float64, so that no order of adding them shows."""
-    import tensorflow as tf
-
-    return tf.reduce_sum(tf.cast(weights, tf.float64))
-
-
 class StepFunction:
     """Several training steps in one compiled call.
 
-    The loss of a step is the weighted sum over all replicas, divided by the sum of all replicas' weights: what one
+    The loss of a step is the weighted sum over all replicas, divided by the number of all replicas' records: what one
     process with the whole batch would have. Regularisation losses of the model are added once.
 
     Args:
@@ -62,7 +55,6 @@ class StepFunction:
       loss: Of each example.
       label: Name of the label among the columns.
       clip: Bounds of the whole batch's gradients.
-      sum_weights: Whether the sum of all replicas' weights must be asked of them: it is not the number of records.
       accumulate: Parts that each batch is trained in, one after another; divides the rows of a replica.
       single: Whether every call has one step: no loop is built for it then.
       meter: Hears with each call what all workers use, and how long they waited for their batches.
@@ -78,7 +70,6 @@ class StepFunction:
         label: str,
         *,
         clip: Clip | None = None,
-        sum_weights: bool = False,
         accumulate: int = 1,
         single: bool = False,
         meter: GroupMeter | None = None,
@@ -92,7 +83,6 @@ class StepFunction:
         self._loss = loss
         self._label = label
         self._clip = clip
-        self._sum_weights = sum_weights
         # One that leaves out a step whose gradients are not finite must see those of all replicas, or a replica would
         # wait for ever for the others.
         self._skips_steps = skips_steps(optimizer) and strategy.num_replicas_in_sync > 1
@@ -163,9 +153,6 @@ class StepFunction:
         """Trains on one batch, of each replica; returns this worker's part of the loss."""
         import tensorflow as tf
 
-        if self._sum_weights:
-            sums = self._strategy.run(total_weight, args=(weights,))
-            total = self._strategy.reduce(tf.distribute.ReduceOp.SUM, sums, axis=None)
         if self._sums is None:
             return self._local_sum(self._strategy.run(self._step, args=(columns, weights, total)))
 
@@ -239,10 +226,15 @@ def _next_batch(batches: "Iterator[Any]") -> "tuple[Any, tf.Tensor]":
         return batch, tf.timestamp() - began_s
 
 
-def _part_of(column: "tf.Tensor", part: "tf.Tensor", rows: int) -> "tf.Tensor":
+def _part_of(column: Any, part: "tf.Tensor", rows: int) -> Any:
     import tensorflow as tf
 
-    return tf.ensure_shape(column[part * rows : (part + 1) * rows], [rows, *column.shape[1:]])
+    if isinstance(column, tf.SparseTensor):
+        width = column.dense_shape[1]
+        start = tf.stack([tf.cast(part * rows, tf.int64), tf.zeros([], tf.int64)])
+        return tf.sparse.slice(column, start, tf.stack([tf.constant(rows, tf.int64), width]))
+    sliced = column[part * rows : (part + 1) * rows]
+    return sliced if isinstance(column, tf.RaggedTensor) else tf.ensure_shape(sliced, [rows, *column.shape[1:]])
 
 
 def on_replicas(strategy: "tf.distribute.Strategy", batches: Any) -> Any:

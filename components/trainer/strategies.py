@@ -16,6 +16,7 @@ from lockstep.components.trainer.usage import GroupMeter
 if TYPE_CHECKING:
     import keras
     import numpy as np
+    import numpy.typing as npt
     import tensorflow as tf
 
 
@@ -60,6 +61,26 @@ class Engine(Protocol):
 
     def run(self, batches: "Iterator[Any]", calls: Iterable[Call]) -> "Iterator[np.ndarray[Any, Any]]":
         """See ``loop.Steps``."""
+
+    @property
+    def part(self) -> tuple[int, int]:
+        """Which part of what all workers share is this process's, and how many parts there are."""
+
+    def weights(self) -> "list[tf.Variable]":
+        """Returns the model's weights among ``variables``."""
+
+    def validation_model(self, rebuild: "Callable[[], keras.Model]") -> "keras.Model":
+        """Returns the model that validations read.
+
+        Args:
+          rebuild: Builds the model anew, outside the strategy.
+        """
+
+    def reading(self, step: int) -> AbstractContextManager[None]:
+        """Returns within what the model of ``validation_model`` has the weights of ``step``; a collective."""
+
+    def gathered(self, values: "npt.NDArray[np.float64]") -> "npt.NDArray[np.float64]":
+        """Returns the values of every process that has a part, [parts, n], the same bits everywhere; a collective."""
 
     def before_save(self, step: int) -> None:
         """Makes the variables what a checkpoint of ``step`` shall hold."""

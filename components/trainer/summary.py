@@ -129,11 +129,11 @@ def training_summary(
 
     Returns:
       ``options``, ``model``, ``run_fn``, ``steps``, ``num_workers`` (of the last attempt), ``restarts``, ``attempts``
-      (as ``Attempt``), ``loss``, ``evaluation`` (metric -> value), ``examples_per_s``, ``workers`` (as
-      ``WorkerFigures``), ``records_per_worker`` and ``input_share`` (their records, and their mean),
-      ``records_per_epoch``, ``steps_per_epoch``, ``weights_digest``, ``seconds`` (``total``, ``supervised``, and the
-      chief's by phase) and ``versions``. ``loss`` is null if no attempt had a step left to do, ``examples_per_s`` and
-      ``input_share`` if the last had none.
+      (as ``Attempt``), ``loss``, ``evaluation`` (metric -> value), ``validation`` (``early_stopping.Course``; null
+      without ``validate_every``), ``examples_per_s``, ``workers`` (as ``WorkerFigures``), ``records_per_worker`` and
+      ``input_share`` (their records, and their mean), ``records_per_epoch``, ``steps_per_epoch``, ``weights_digest``,
+      ``seconds`` (``total``, ``supervised``, and the chief's by phase) and ``versions``. ``loss`` is null if no attempt
+      had a step left to do, ``examples_per_s`` and ``input_share`` if the last had none.
     """
     return {
         "options": dataclasses.asdict(spec.options),
@@ -150,6 +150,7 @@ def training_summary(
         "records_per_worker": list(outcome.records),
         "workers": [dataclasses.asdict(worker) for worker in outcome.workers],
         "input_share": _mean([worker.input_share for worker in outcome.workers]),
+        "validation": report.get("validation"),
         "records_per_epoch": report["records_per_epoch"],
         "steps_per_epoch": report["steps_per_epoch"],
         "weights_digest": outcome.digest or None,

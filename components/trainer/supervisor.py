@@ -278,7 +278,7 @@ class Supervisor:
             )
         return TrainingOutcome(
             attempts=self.attempts,
-            steps=self._options.num_steps,
+            steps=max(event.step or 0 for event in finished.done),  # fewer than asked for, where validations end it
             loss=self._loss,
             examples_per_s=finished.examples_per_s,
             workers=tuple(
@@ -362,6 +362,8 @@ class _ProgressReport:
         parts = [f"step {event.step}/{self._options.num_steps}"]
         if event.loss is not None:
             parts.append(f"loss {event.loss:.3f}")
+        if event.validation_loss is not None:
+            parts.append(f"validation loss {event.validation_loss:.3f}")
         if event.examples_per_s is not None:
             parts.append(f"{event.examples_per_s:,.0f} examples/s")
         if (left_s := self._left_s(event, now_s)) is not None:

@@ -1,11 +1,14 @@
 """Synchronous data parallelism: one step on every replica at once, whose gradients are summed."""
 
+import contextlib
 import logging
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from lockstep.components.errors import ConfigurationError
 from lockstep.components.trainer.devices import choose_devices
@@ -20,7 +23,7 @@ from lockstep.components.trainer.usage import GroupMeter
 
 if TYPE_CHECKING:
     import keras
-    import numpy as np
+    import numpy.typing as npt
     import tensorflow as tf
 
     from lockstep.components.trainer.strategies import Built
@@ -78,7 +81,6 @@ class Synchronous:
             built.loss,
             built.label,
             clip=clip_of(self._options),
-            sum_weights=bool(self._options.class_weights),
             accumulate=self._options.accumulate,
             single=self._options.steps_per_call == 1,
             meter=self._meter,
@@ -103,6 +105,36 @@ class Synchronous:
     def run(self, batches: "Iterator[Any]", calls: Iterable[Call]) -> "Iterator[np.ndarray[Any, Any]]":
         """See ``loop.Steps``."""
         return self._steps.run(batches, calls)
+
+    @property
+    def part(self) -> tuple[int, int]:
+        """Which part of what all workers share is this one's."""
+        return self._task.index, self._task.num_workers
+
+    def weights(self) -> "list[tf.Variable]":
+        """Returns the model's weights."""
+        return [weight.value for weight in self._built.model.weights]
+
+    def validation_model(self, rebuild: "Callable[[], keras.Model]") -> "keras.Model":
+        """Returns the model that trains: each process reads its own copy of the weights."""
+        return self._built.model
+
+    @contextlib.contextmanager
+    def reading(self, step: int) -> Iterator[None]:
+        """Makes the moving statistics the same on all replicas; a collective."""
+        self.before_save(step)
+        yield
+
+    def gathered(self, values: "npt.NDArray[np.float64]") -> "npt.NDArray[np.float64]":
+        """Returns the values of every worker, [workers, n]; a collective."""
+        import tensorflow as tf
+
+        index, num_parts = self.part
+        # Rows of zeros elsewhere: sums with them are exact in any order, so all workers have the same bits.
+        table = np.zeros([num_parts, len(values)])
+        table[index] = values
+        rows: npt.NDArray[np.float64] = sum_over_workers(self._strategy, num_parts, tf.constant(table)).numpy()
+        return rows
 
     def before_save(self, step: int) -> None:
         """Makes the variables what a checkpoint shall hold; a collective."""

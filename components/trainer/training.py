@@ -5,7 +5,7 @@ import json
 import logging
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,10 @@ from tensorflow_transform.output_wrapper import TFTransformOutput
 
 from lockstep.components.durable_files import sync
 from lockstep.components.errors import ConfigurationError, UserError
-from lockstep.components.trainer import loop, models, strategies
+from lockstep.components.trainer import example_weights, loop, models, strategies
 from lockstep.components.trainer.checkpoint import Checkpoints
 from lockstep.components.trainer.devices import limit_threads
-from lockstep.components.trainer.evaluation import evaluate
+from lockstep.components.trainer.evaluation import Evaluation, evaluate
 from lockstep.components.trainer.export import export, serving_columns
 from lockstep.components.trainer.heartbeat import Reporter, one_line
 from lockstep.components.trainer.outputs import check_output
@@ -27,6 +27,7 @@ from lockstep.components.trainer.records import Records
 from lockstep.components.trainer.spec import SYNCHRONOUS, RunFiles, TrainSpec
 from lockstep.components.trainer.task import Task
 from lockstep.components.trainer.usage import GroupMeter, Shares, peak_memory_mb, read_mb
+from lockstep.components.trainer.validation import Validator
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ class TrainingReport:
       resumed_from: Step of the checkpoint that it went on from, 0 for none.
       seconds: Of this attempt's ``start`` (to the first step), ``train``, ``evaluate`` and ``export``.
       versions: Of TensorFlow and Keras.
+      validation: ``early_stopping.Course`` as a document; None without ``validate_every``.
     """
 
     steps: int
@@ -63,6 +65,7 @@ class TrainingReport:
     resumed_from: int
     seconds: dict[str, float]
     versions: dict[str, str]
+    validation: dict[str, Any] | None
 
 
 class Training:
@@ -99,13 +102,15 @@ class Training:
         self._data = self._engine.input(self._records(spec.train_files), spec.cache_dir)
         self._try_augmentation()
         self._build()
-        self._checkpoints = Checkpoints(Path(spec.checkpoint_dir), self._engine.variables(), is_chief=task.is_chief)
-        self._first_step = self._checkpoints.restore()
+        self._validator = self._make_validator()
+        variables = [*self._engine.variables(), *(self._validator.variables() if self._validator else ())]
+        self._checkpoints = Checkpoints(Path(spec.checkpoint_dir), variables, is_chief=task.is_chief)
+        self._step = self._first_step = self._checkpoints.restore()
         self._engine.resume(self._first_step)
         self._seconds = {"start": time.monotonic() - started_s}
 
     def train(self) -> loop.TrainingResult:
-        """Trains up to ``options.num_steps``; see ``loop.train``."""
+        """Trains up to ``options.num_steps``, or to where validations end it; see ``loop.train``."""
         self._reporter.say("training", step=self._first_step)
         writer = self._event_writer()
 
@@ -113,6 +118,7 @@ class Training:
 
         def on_call(step: int, losses: "np.ndarray[Any, Any]", rate: float | None) -> None:
             nonlocal written_s
+            self._step = step
             now_s = time.monotonic()
             if rate is None and (step % _EVENT_STEPS >= len(losses) or now_s - written_s < _EVENT_S):
                 return
@@ -129,21 +135,34 @@ class Training:
                         if value is not None:
                             tf.summary.scalar(f"{name}/worker-{worker}", value)
 
-        result = loop.train(
-            self._engine,
-            self._data,
-            self._checkpoints,
-            self._spec.options,
-            first_step=self._first_step,
-            reporter=self._reporter,
-            before_save=self._engine.before_save,
-            on_call=on_call,
-            meter=self._meter,
-            on_beat=on_beat,
-            trace_dir=self._spec.tensorboard_dir if self._task.is_chief else None,
-        )
+        def on_validation(step: int, metrics: Mapping[str, float]) -> None:
+            _log.info("validation after step %d: %s", step, metrics)
+            with writer.as_default(step):
+                for name, value in metrics.items():
+                    tf.summary.scalar(f"validation/{name}", value)
+
+        try:
+            result = loop.train(
+                self._engine,
+                self._data,
+                self._checkpoints,
+                self._spec.options,
+                first_step=self._first_step,
+                reporter=self._reporter,
+                before_save=self._engine.before_save,
+                on_call=on_call,
+                meter=self._meter,
+                on_beat=on_beat,
+                trace_dir=self._spec.tensorboard_dir if self._task.is_chief else None,
+                validator=self._validator,
+                on_validation=on_validation,
+            )
+        except tf.errors.OpError as e:
+            raise example_weights.as_data_error(e) or e from e
         writer.close()
         self._seconds["train"] = result.train_s
+        if self._validator is not None:
+            self._validator.restore_best()
         self._model = self._engine.trained_model(self._build_model)
         return result
 
@@ -171,6 +190,7 @@ class Training:
             Path(spec.export_dir),
             label=spec.label,
             label_kind=spec.label_kind,
+            weight=spec.options.weight_column,
         )
         self._seconds |= {"evaluate": evaluated_s - started_s, "export": time.monotonic() - evaluated_s}
         report = TrainingReport(
@@ -184,6 +204,7 @@ class Training:
             resumed_from=result.first_step,
             seconds=self._seconds,
             versions={"tensorflow": tf.__version__, "keras": keras.__version__},
+            validation=None if self._validator is None else self._validator.course.to_document(),
         )
         write_report(report, RunFiles(Path(spec.run_dir)).training_path)
 
@@ -192,15 +213,32 @@ class Training:
         spec = self._spec
         with self._engine.scope():
             model = self._build_model()
-            self._serving_columns = serving_columns(self._transform_output, model, label=spec.label)
+            weight = spec.options.weight_column
+            self._serving_columns = serving_columns(self._transform_output, model, label=spec.label, weight=weight)
             self._loss = loop.per_example_loss(model, spec.label_kind)
             optimizer = loop.optimizer_of(model, spec.options)
         self._engine.prepare(strategies.Built(model=model, optimizer=optimizer, loss=self._loss, label=spec.label))
 
+    def _make_validator(self) -> Validator | None:
+        spec = self._spec
+        if spec.options.validate_every is None:
+            return None
+        part, num_parts = self._engine.part
+        evaluation = Evaluation(
+            self._engine.validation_model(self._build_model),
+            self._records(spec.eval_files),
+            self._loss,
+            spec.label_kind,
+            part=part,
+            num_parts=num_parts,
+        )
+        # A worker that reads many records is not stuck.
+        return Validator(spec.options, evaluation, self._engine, on_batch=lambda: self._reporter.beat(step=self._step))
+
     def _build_model(self) -> keras.Model:
         """Builds and calls the model once: a subclassed one gets its weights by it, a wrong output is told now."""
         spec = self._spec
-        columns, weights = self._data.sample()
+        columns, weights = self._sample()
         try:
             model = models.build_model(
                 spec.model,
@@ -208,6 +246,7 @@ class Training:
                 spec.label,
                 spec.label_kind,
                 table_parts=spec.options.table_parts,
+                weight=spec.options.weight_column,
             )
             features = loop.model_columns(model, columns, spec.label)
             check_output(model, features, weights, spec.model.build, spec.label_kind)
@@ -225,15 +264,22 @@ class Training:
         if spec.options.augment is None:
             return
         try:
-            self._data.augmented(*self._data.sample())
+            self._data.augmented(*self._sample())
         except UserError:
             raise
         except (Exception, SystemExit) as e:
             place, error = _place(e, spec.import_paths), one_line(f"{type(e).__name__}: {e}")
             raise ConfigurationError(f"train.augment: {spec.options.augment!r} failed{place}: {error}") from e
 
+    def _sample(self) -> Any:
+        try:
+            return self._data.sample()
+        except tf.errors.InvalidArgumentError as e:
+            raise example_weights.as_data_error(e) or e from e
+
     def _records(self, files: tuple[str, ...]) -> Records:
-        return Records(files, self._transform_output.transformed_feature_spec(), self._spec.label)
+        feature_spec = self._transform_output.transformed_feature_spec()
+        return Records(files, feature_spec, self._spec.label, self._spec.options.weight_column)
 
     def _event_writer(self) -> "tf.summary.SummaryWriter":
         if not self._task.is_chief:

@@ -130,6 +130,21 @@ def test_every_example_is_valid(name: str, tmp_path: pathlib.Path) -> None:
             ["label={column: y, kind: regression}", "train.class_weights={1: 2.0}"],
             "train.class_weights: {'1': 2.0} is not allowed; the label's kind is regression; leave it out",
         ),
+        (
+            MINIMAL,
+            ["train.validate_every=5", "train.early_stopping={monitor: mse}"],
+            "train.early_stopping.monitor: 'mse' is not allowed; the label's kind is binary; give one of loss, auc",
+        ),
+        (
+            MINIMAL,
+            ["run_fn='m:f'", "train.validate_every=5"],
+            "train.validate_every: 5 is not allowed; a run_fn validates by itself; leave it out",
+        ),
+        (
+            MINIMAL,
+            ["run_fn='m:f'", "train.weight_column=w"],
+            "train.weight_column: 'w' is not allowed; a run_fn weighs its records itself; leave it out",
+        ),
         (MINIMAL, ["run_fn='m:f'", "train.epochs=2"], "train.epochs: 2 is not allowed beside run_fn; give train.steps"),
         (MINIMAL, ["train.workers=many"], "train.workers: 'many' is not allowed; give a whole number"),
         (MINIMAL, ["train.workers={min: 1}"], "train.workers.max: required, but not given"),

@@ -15,6 +15,7 @@ from lockstep.components.example_gen.options import CsvOptions, DataOptions
 from lockstep.pipelines import run
 from lockstep.pipelines.config import ConfigSource, load_config
 from lockstep.pipelines.console import Console
+from lockstep.pipelines.run_files import RunFiles
 
 
 @pytest.fixture
@@ -87,3 +88,24 @@ def test_the_closing_line_reads_the_rows_as_the_pipeline_did() -> None:
     """What `lockstep predict` needs to know of the data is part of the line to copy."""
     data = DataOptions(path="/d/a b.data", format="csv", options=CsvOptions(delimiter=";", null_tokens=("?",)))
     assert run._predict_data(data) == "'/d/a b.data' --format=csv '--delimiter=;' '--null-token=?'"
+
+
+def test_a_report_that_fails_is_told_and_is_no_matter_of_the_run(tmp_path: pathlib.Path) -> None:
+    """Whatever goes wrong, the run's end stays what it was; the log has the reason."""
+    log_path = tmp_path / "run.log"
+    with log_path.open("ab") as log:
+        told = run.report_run(RunFiles(tmp_path / "gone"), log)
+        assert str(told).startswith("not written: No such file")
+        (tmp_path / "report.html").mkdir()  # in the report's place
+        (tmp_path / "events.jsonl").write_text("")
+        assert run.report_run(RunFiles(tmp_path), log) == "not written; the log says why"
+    assert "Is a directory" in log_path.read_text()
+
+
+def test_a_run_that_left_nothing_has_a_report(tmp_path: pathlib.Path) -> None:
+    """The path comes back, for the closing lines."""
+    run_dir = tmp_path / "runs" / "20261130T120000"
+    run_dir.mkdir(parents=True)
+    with (tmp_path / "run.log").open("ab") as log:
+        assert run.report_run(RunFiles(run_dir), log) == run_dir / "report.html"
+    assert "ended without a word" in (run_dir / "report.html").read_text()

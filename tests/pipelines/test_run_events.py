@@ -9,6 +9,14 @@ from lockstep.pipelines import run_events
     "event",
     [
         run_events.RunStarted(steps=("A", "B"), versions="TFX 1"),
+        run_events.RunStarted(steps=("A", "B"), versions="TFX 1", upstream={"A": [], "B": ["A"]}),
+        run_events.StepRecorded(
+            step="A",
+            execution=3,
+            inputs={},
+            outputs={"o": [{"id": 1, "type": "T", "uri": "/a", "properties": {"n": 1}}]},
+            began=1.5,
+        ),
         run_events.StepChanged(step="A", state="running", figure="step 1/2\nloss é", seconds=1.5),
         run_events.RunFinished(exit_code=4, message="not pushed", pushed=""),
     ],

@@ -125,13 +125,14 @@ def test_vocabularies_of_different_columns_have_different_file_names(columns: li
 @hypothesis.given(st.dictionaries(st.text(min_size=1), _FEATURES), _LABELS)
 def test_the_json_form_gives_back_the_features(features: dict[str, Feature], label: Label) -> None:
     """What the pipeline definition writes is what the preprocessing function reads."""
-    assert from_config(to_config(features, label)) == (features, label)
+    assert from_config(to_config(features, label)) == (features, label, None)
+    assert from_config(to_config(features, label, "weight")) == (features, label, "weight")
 
 
 def test_options_that_have_defaults_may_be_absent_from_the_json_form() -> None:
     """A configuration written by hand needs no more than the YAML file does."""
     config = {"features": {"a": {"kind": "numeric"}}, "label": {"column": "y"}}
-    assert from_config(config) == ({"a": Feature(kind="numeric")}, Label(column="y"))
+    assert from_config(config) == ({"a": Feature(kind="numeric")}, Label(column="y"), None)
 
 
 @pytest.mark.parametrize(

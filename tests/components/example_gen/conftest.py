@@ -54,7 +54,8 @@ def ingest_path(tmp_path: Path) -> Callable[..., Ingested]:
         made += 1
         data = DataOptions(path=str(path), **{"splits": {"all": 1}, "num_shards": 1, **options})
         folder = tmp_path / f"examples-{made}"
-        return Ingested(folder, ingest(matched_files(*split_path(data.path)), data, folder, requirements))
+        root, pattern = split_path(data.path)
+        return Ingested(folder, ingest(matched_files(root, pattern), data, folder, requirements, root=root))
 
     return run
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 
 def small_model(inputs: Any) -> keras.Model:
@@ -137,3 +138,52 @@ def watched_model(inputs: Any) -> keras.Model:
     hidden = keras.layers.Dense(8, activation="relu")(Watched(**inputs.parameters)(record_id, fare))
     outputs = keras.layers.Dense(1, activation="sigmoid")(keras.layers.Dropout(0.1)(hidden))
     return keras.Model({"record_id": record_id, "fare": fare}, outputs)
+
+
+class MeanOfVectors(keras.layers.Layer):
+    """The mean of the vectors of a record's values, of a sparse or a ragged feature; zeros for a record without any."""
+
+    def __init__(self, num_values: int, dim: int, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.num_values, self.dim = num_values, dim
+
+    def build(self, input_shape: Any) -> None:
+        """Makes the table."""
+        self.table = self.add_weight(shape=(self.num_values, self.dim), initializer="uniform", name="table")
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[Any, int]:
+        """One vector a record."""
+        return (input_shape[0], self.dim)
+
+    def call(self, inputs: Any) -> Any:
+        """Looks up and averages."""
+        ragged = tf.RaggedTensor.from_sparse(inputs) if isinstance(inputs, tf.SparseTensor) else inputs
+        rows = ragged.value_rowids()
+        vectors = tf.gather(tf.convert_to_tensor(self.table), ragged.flat_values)
+        sums = tf.math.unsorted_segment_sum(vectors, rows, ragged.nrows())
+        counts = tf.cast(tf.maximum(ragged.row_lengths(), 1), sums.dtype)
+        return sums / counts[:, None]
+
+
+def rich_model(inputs: Any) -> keras.Model:
+    """Dense, sparse and ragged features, and a synchronised BatchNormalization; parameters: dtype, dropout."""
+    dtype = inputs.parameters.get("dtype", "float32") or keras.config.dtype_policy()
+    layouts = {name: feature.layout for name, feature in inputs.features.items()}
+    assert layouts == {"fare": "dense", "company": "dense", "tags": "sparse", "stops": "ragged"}, layouts
+    features = {
+        "fare": keras.Input((1,), dtype="float32", name="fare"),
+        "company": keras.Input((1,), dtype="int64", name="company"),
+        "tags": keras.Input((None,), dtype="int64", sparse=True, name="tags"),
+        "stops": keras.Input((None,), dtype="int64", ragged=True, name="stops"),
+    }
+    company = keras.layers.Flatten(dtype=dtype)(keras.layers.Embedding(4, 3, dtype=dtype)(features["company"]))
+    tags = MeanOfVectors(6, 2, dtype=dtype, name="mean_of_tags")(features["tags"])
+    stops = MeanOfVectors(9, 2, dtype=dtype, name="mean_of_stops")(features["stops"])
+    fare = keras.layers.Identity(dtype=dtype)(features["fare"])
+    hidden = keras.layers.Dense(8, dtype=dtype)(keras.layers.Concatenate(dtype=dtype)([fare, company, tags, stops]))
+    hidden = keras.layers.BatchNormalization(synchronized=True, dtype=dtype)(hidden)
+    hidden = keras.layers.Activation("tanh", dtype=dtype)(hidden)
+    if "dropout" in inputs.parameters:
+        hidden = keras.layers.Dropout(inputs.parameters["dropout"], dtype=dtype)(hidden)
+    output = keras.layers.Dense(1, activation="sigmoid", dtype=dtype if dtype == "float64" else "float32")
+    return keras.Model(features, output(hidden))

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from lockstep.components.errors import ConfigurationError
-from lockstep.components.trainer.evaluation import evaluate
+from lockstep.components.trainer.evaluation import Evaluation, evaluate
 from lockstep.components.trainer.loop import per_example_loss
 from lockstep.components.trainer.records import Records
 from tests.components.trainer.conftest import example, write_split
@@ -77,3 +77,43 @@ def test_an_empty_split_has_no_metrics(tmp_path: Path) -> None:
     model = identity()
     records = split(tmp_path / "eval", np.array([]), np.array([]))
     assert evaluate(model, records, per_example_loss(model, "binary"), "binary", on_batch=lambda: None) == {}
+
+
+def test_weights_of_records_are_those_of_keras(tmp_path: Path) -> None:
+    """The loss as Keras' ``evaluate`` with ``sample_weight``, the metrics as its weighted ones; in parts as in one."""
+    random = np.random.default_rng(1)
+    labels = (random.random(1100) < 0.3).astype(np.float32)
+    scores = np.clip(random.normal(0.4 + 0.2 * labels, 0.2), 0.01, 0.99).astype(np.float32)
+    weights = random.choice([0.0, 1.0, 2.5], 1100).astype(np.float32)
+    rows = [
+        {"score": float(s), "tips": float(y), "weight": float(w)}
+        for s, y, w in zip(scores, labels, weights, strict=True)
+    ]
+    spec = {**SPEC, "weight": tf.io.FixedLenFeature([], tf.float32)}
+    files = write_split(tmp_path / "eval", [example(row) for row in rows], 2)
+    records = Records(files, spec, "tips", "weight")
+    model = identity()
+    per_example = per_example_loss(model, "binary")
+    got = evaluate(model, records, per_example, "binary", on_batch=lambda: None)
+    model.compile(loss="binary_crossentropy", weighted_metrics=["accuracy", keras.metrics.AUC(2000, name="auc")])
+    arguments = {"sample_weight": weights, "batch_size": 1100, "verbose": 0, "return_dict": True}
+    expected = model.evaluate({"score": scores[:, None]}, labels[:, None], **arguments)
+    assert got == pytest.approx(
+        {**{name: float(expected[name]) for name in ("loss", "accuracy", "auc")}, "examples": 1100}, abs=1e-5
+    )
+
+    parts = [Evaluation(model, records, per_example, "binary", part=i, num_parts=3) for i in range(3)]
+    sums = [part.sums(on_batch=lambda: None) for part in parts]
+    assert [int(one[0]) for one in sums] == [367, 367, 366]
+    assert parts[0].values(np.sum(sums, axis=0)) == pytest.approx(got, abs=1e-6)
+
+
+def test_a_part_may_be_empty(tmp_path: Path) -> None:
+    """There are fewer records than parts: one has none, and its sums still add up."""
+    model = identity()
+    records = split(tmp_path / "eval", np.array([1.0, 2.0]), np.array([1.0, 0.0]))
+    per_example = per_example_loss(model, "regression")
+    parts = [Evaluation(model, records, per_example, "regression", part=i, num_parts=3) for i in range(3)]
+    sums = [part.sums(on_batch=lambda: None) for part in parts]
+    assert parts[2].values(np.sum(sums, axis=0)) == pytest.approx({"loss": 2.0, "mse": 2.0, "mae": 1.0, "examples": 2})
+    assert parts[2].values(sums[2]) == {}

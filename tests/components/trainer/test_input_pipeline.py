@@ -229,8 +229,11 @@ def test_a_cut_file_is_named(tmp_path: Path) -> None:
 
 def test_sparse_features_and_an_absent_label_are_refused(tmp_path: Path) -> None:
     """The message names the feature."""
-    with pytest.raises(ConfigurationError, match="'fare': VarLenFeature"):
-        Records((), {**SPEC, "fare": tf.io.VarLenFeature(tf.float32)}, "tips")
+    partitioned = tf.io.RaggedFeature(tf.float32, "fare", [tf.io.RaggedFeature.UniformRowLength(2)])
+    with pytest.raises(ConfigurationError, match="'fare': RaggedFeature of this form"):
+        Records((), {**SPEC, "fare": partitioned}, "tips")
+    with pytest.raises(ConfigurationError, match="label 'tips': not dense"):
+        Records((), {**SPEC, "tips": tf.io.VarLenFeature(tf.float32)}, "tips")
     with pytest.raises(ConfigurationError, match="label 'tip': not among the transformed features"):
         Records((), SPEC, "tip")
 

@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import re
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.components.errors import ConfigurationError
-from lockstep.components.trainer import gradients, loop
+from lockstep.components.trainer import example_weights, gradients, loop
 from lockstep.components.trainer.checkpoint import Checkpoints
 from lockstep.components.trainer.heartbeat import Reporter, WorkerEvent
 from lockstep.components.trainer.input_pipeline import TrainingInput
@@ -180,28 +181,86 @@ def test_a_table_too_large_for_accumulation_is_told(split: Records, monkeypatch:
         steps(iter(data.batches()), 1)
 
 
-def test_class_weights_train_as_keras_does_with_them(split: Records) -> None:
-    """But for the divisor: the mean is by weight. An uneven batch, whose padding weighs nothing."""
-    data = TrainingInput(split, batch_size=BATCH_SIZE, num_shards=8, shuffle_buffer=10, class_weights={"1": 3.0})
-    columns, weights, _ = next(iter(data.batches(2)))
-    real = weights.numpy().ravel() > 0
-    labels = columns["tips"].numpy()[real]
-    assert (real.sum(), set(labels.ravel())) == (13, {0.0, 1.0})
-    np.testing.assert_array_equal(weights.numpy()[real], np.where(labels == 1, 3.0, 1.0))
+@pytest.fixture(scope="module")
+def weighed_split(tmp_path_factory: pytest.TempPathFactory) -> Records:
+    """The same records, each with a weight: 0, 1, 2.5 or 4.5."""
+    rows = [
+        {"fare": i / 10, "tips": float(i % 7 > 3), "weight": (0.0, 1.0, 2.5, 4.5)[i % 4]} for i in range(NUM_RECORDS)
+    ]
+    files = write_split(tmp_path_factory.mktemp("weighed") / "train", [example(row) for row in rows], 1)
+    return Records(files, {**SPEC, "weight": tf.io.FixedLenFeature([], tf.float32)}, "tips", "weight")
+
+
+@pytest.mark.parametrize("class_weights", [{}, {"1": 3.0}])
+@pytest.mark.parametrize("cache_bytes", [0, 2**20])
+def test_weights_train_as_keras_does_with_them(
+    weighed_split: Records, class_weights: dict[str, float], cache_bytes: int
+) -> None:
+    """Of records, and of classes too: over an uneven batch, whose padding weighs nothing; the model sees no weights."""
+    options = {"batch_size": BATCH_SIZE, "num_shards": 8, "shuffle_buffer": 10, "cache_bytes": cache_bytes}
+    data = TrainingInput(weighed_split, class_weights=class_weights, **options)
+    columns, weights, total = next(iter(data.batches(2)))
+    assert set(columns) == {"fare", "tips"}
+    assert (weights.shape, float(total)) == ((BATCH_SIZE, 1), 13.0)
+    fares, labels = columns["fare"].numpy(), columns["tips"].numpy()
+    real = (fares > 0).ravel()  # the first record's fare is 0, and so is its weight
+    own = np.array([(0.0, 1.0, 2.5, 4.5)[round(float(fare) * 10) % 4] for fare in fares[real, 0]], np.float32)
+    by_class = np.where(labels[real, 0] == 1, class_weights.get("1", 1.0), 1.0)
+    np.testing.assert_allclose(weights.numpy()[real, 0], own * by_class)
+    np.testing.assert_array_equal(weights.numpy()[~real], 0)
 
     model = small_model()
     optimizer = loop.optimizer_of(model, TrainOptions(optimizer="sgd", learning_rate=0.5))
     per_example = loop.per_example_loss(model, "binary")
-    steps = StepFunction(tf.distribute.get_strategy(), 1, model, optimizer, per_example, "tips", sum_weights=True)
+    steps = StepFunction(tf.distribute.get_strategy(), 1, model, optimizer, per_example, "tips")
     (loss,) = steps(iter(data.batches(2)), 1)
 
-    scale = float(weights.numpy().sum()) / 13
-    reference = small_model(compiled={"optimizer": keras.optimizers.SGD(0.5 / scale), "loss": "binary_crossentropy"})
-    features = {"fare": columns["fare"].numpy()[real]}
-    expected = reference.train_on_batch(features, labels, class_weight={0: 1.0, 1: 3.0})
-    assert loss == pytest.approx(float(expected) / scale, abs=1e-6)
+    # Keras divides by the number of rows that it is given: those without weight count, as they do here.
+    padding = 13 - real.sum()
+    features = np.concatenate([fares[real], np.zeros((padding, 1), np.float32)])
+    expected_labels = np.concatenate([labels[real], np.zeros((padding, 1), np.float32)])
+    sample_weight = np.concatenate([own * by_class, np.zeros(padding)]).astype(np.float32)
+    reference = small_model(compiled={"optimizer": keras.optimizers.SGD(0.5), "loss": "binary_crossentropy"})
+    expected = reference.train_on_batch({"fare": features}, expected_labels, sample_weight=sample_weight)
+    assert loss == pytest.approx(float(expected), abs=1e-6)
     for ours, theirs in zip(model.weights, reference.weights, strict=True):
         np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("weight", [-0.5, float("nan"), float("inf")])
+@pytest.mark.parametrize("cache_bytes", [0, 2**20])
+def test_what_is_no_weight_is_told(tmp_path: Path, weight: float, cache_bytes: int) -> None:
+    """When it is read, whether records are kept or not."""
+    rows = [{"fare": 1.0, "tips": 1.0, "weight": weight if index == 9 else 1.0} for index in range(16)]
+    files = write_split(tmp_path / "train", [example(row) for row in rows], 1)
+    records = Records(files, {**SPEC, "weight": tf.io.FixedLenFeature([], tf.float32)}, "tips", "weight")
+    expected = re.escape(f"train.weight_column: weight holds {weight}; a weight is a finite number of 0 or more")
+
+    def first_batch() -> None:
+        data = TrainingInput(records, batch_size=16, num_shards=8, cache_bytes=cache_bytes)
+        next(iter(data.batches()))
+
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        first_batch()
+    found = example_weights.as_data_error(caught.value)
+    assert found is not None
+    assert re.fullmatch(expected, str(found))
+    assert example_weights.as_data_error(tf.errors.InvalidArgumentError(None, None, "another")) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (None, "'weight' is not among the outputs of the preprocessing function"),
+        (tf.io.FixedLenFeature([], tf.string), "feature 'weight' is not one number a record"),
+        (tf.io.FixedLenFeature([3], tf.float32), "feature 'weight' is not one number a record"),
+    ],
+)
+def test_a_feature_that_holds_no_weights_is_told(spec: Any, message: str) -> None:
+    """It must be one number a record."""
+    features = {**SPEC, **({} if spec is None else {"weight": spec})}
+    with pytest.raises(ConfigurationError, match=f"train.weight_column: {message}"):
+        Records(("a.gz",), features, "tips", "weight")
 
 
 def test_a_compiled_model_keeps_its_optimizer_and_loss(split: Records, tmp_path: Path) -> None:

@@ -107,11 +107,13 @@ def test_a_label_that_preprocessing_does_not_return_is_refused(transform_output:
         model_inputs(transform_output, label="tips")
 
 
-def test_a_sparse_output_is_refused_by_its_name(tmp_path: Path) -> None:
-    """The contract of the trainer is dense."""
+def test_a_sparse_output_is_for_models_of_the_user_s_own(tmp_path: Path) -> None:
+    """They are told its layout; the built-in ones refuse it by its name."""
     output = run_preprocessing(sparse_preprocessing, [{"number": 1.0}], output_dir=tmp_path / "graph").transform_output
-    with pytest.raises(ConfigurationError, match=r"feature 'number': .*VarLenFeature.* pad it to a fixed shape"):
-        model_inputs(output, label="y")
+    inputs = model_inputs(output, label="y")
+    assert (inputs.features["number"].layout, inputs.features["number"].shape) == ("sparse", (None,))
+    with pytest.raises(ConfigurationError, match=r"feature 'number': the built-in models take dense .* this is sparse"):
+        BUILT_IN["mlp"](inputs)
 
 
 @pytest.mark.parametrize("build", sorted(BUILT_IN))

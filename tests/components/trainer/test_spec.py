@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lockstep.components.trainer.early_stopping import EarlyStopping
 from lockstep.components.trainer.schedule_options import ScheduleOptions
 from lockstep.components.trainer.spec import ModelOptions, RunFiles, TrainOptions, TrainSpec, worker_command
 from lockstep.components.trainer.worker_range import WorkerRange
@@ -154,6 +155,13 @@ def test_an_absent_key_is_refused() -> None:
         ({**DTENSOR, "precision": "mixed_bfloat16"}, "precision: .* strategy dtensor cannot; leave it out"),
         ({"class_weights": {"2": 1.0}}, "class_weights.2: 1.0 is not allowed; give a weight for 0, for 1, or both"),
         ({"class_weights": {"1": 0.0}}, "class_weights.1: 0.0 is not allowed; give a number above 0"),
+        ({"weight_column": ""}, "weight_column: '' is not allowed; name a column"),
+        ({"validate_every": 0}, "validate_every: 0 is not allowed; give 1 or more"),
+        ({"early_stopping": EarlyStopping()}, "early_stopping: 'loss' is not allowed; it needs validate_every"),
+        (
+            {"early_stopping": EarlyStopping(), "validate_every": 9, "steps": 9},
+            "validate_every: 9 is not allowed; early_stopping needs a validation before the last of 9 steps",
+        ),
         ({"devices_per_worker": 0}, "devices_per_worker: 0 is not allowed; give 1 or more"),
         ({"workers": 5}, "workers: 5 is not allowed with batch_size: 240, .* divides 24, or batch_size: 250"),
         ({"batch_size": 250, "num_virtual_shards": 24}, "batch_size: 250 is not allowed; .* for example 240"),
