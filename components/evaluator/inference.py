@@ -183,8 +183,9 @@ class _ScoreFile(beam.DoFn):
         for serialized in read_batches(path):
             slices = self._slicer(serialized)
             scores = [scorer(serialized) for scorer in self._scorers]
+            weights = scores[0].weights if len(scores[0].weights) else None
             for of_model, scored in zip(plots.values(), scores, strict=True):
-                of_model.update(scored.labels, scored.predictions)
+                of_model.update(scored.labels, scored.predictions, weights)
             yield from _extracts([model.name for model in self._models], scores, slices)
         yield beam.pvalue.TaggedOutput(ScoreFiles.PLOTS, plots)
 

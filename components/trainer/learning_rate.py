@@ -2,11 +2,13 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 import keras
 
 from lockstep.components.trainer.schedule_options import ScheduleOptions
+from lockstep.components.trainer.spec import TrainOptions
 
 
 @keras.saving.register_keras_serializable(package="lockstep")
@@ -53,6 +55,14 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
         for boundary, value in zip(options.boundaries, options.factors, strict=True):
             factor = keras.ops.where(done >= boundary, value, factor)
         return factor
+
+
+def learning_rate_of(model: "keras.Model", options: TrainOptions) -> Callable[[int], float] | None:
+    """Returns a function of a step, counted from 1, to its learning rate; None for a model with its own optimizer."""
+    if model.compiled:
+        return None
+    schedule = Schedule(options.learning_rate, options.schedule, options.num_steps)
+    return lambda step: float(schedule(step - 1))
 
 
 def _options(fields: dict[str, Any]) -> ScheduleOptions:

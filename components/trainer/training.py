@@ -22,6 +22,7 @@ from lockstep.components.trainer.devices import limit_threads
 from lockstep.components.trainer.evaluation import Evaluation, evaluate
 from lockstep.components.trainer.export import export, serving_columns
 from lockstep.components.trainer.heartbeat import Reporter, one_line
+from lockstep.components.trainer.learning_rate import learning_rate_of
 from lockstep.components.trainer.outputs import check_output
 from lockstep.components.trainer.records import Records
 from lockstep.components.trainer.spec import SYNCHRONOUS, RunFiles, TrainSpec
@@ -125,6 +126,8 @@ class Training:
             written_s = now_s
             with writer.as_default(step):
                 tf.summary.scalar("train/loss", float(losses.mean()))
+                if self._learning_rate is not None:
+                    tf.summary.scalar("train/learning_rate", self._learning_rate(step))
                 if rate is not None:
                     tf.summary.scalar("train/examples_per_s", rate)
 
@@ -217,6 +220,7 @@ class Training:
             self._serving_columns = serving_columns(self._transform_output, model, label=spec.label, weight=weight)
             self._loss = loop.per_example_loss(model, spec.label_kind)
             optimizer = loop.optimizer_of(model, spec.options)
+            self._learning_rate = learning_rate_of(model, spec.options)
         self._engine.prepare(strategies.Built(model=model, optimizer=optimizer, loss=self._loss, label=spec.label))
 
     def _make_validator(self) -> Validator | None:

@@ -1,6 +1,7 @@
 """The pipeline as a graph: every step with its state and time, from left to right, or from top to bottom."""
 
 import dataclasses
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ WORDS = {
 def pipeline_section(run: RunRecord) -> dict[str, Any]:
     """Returns what ``pipeline.html`` shows: both graphs, and a row a step.
 
-    A row has ``name``, ``state``, ``word``, ``time``, ``share`` (of the longest, in per cent) and ``figure``.
+    A row has ``name``, ``state``, ``word``, ``began``, ``time``, ``share`` (of the longest, in per cent), ``figure``.
     """
     longest = max((step.seconds for step in run.steps), default=0.0)
     rows = [
@@ -38,6 +39,7 @@ def pipeline_section(run: RunRecord) -> dict[str, Any]:
             "time": ABSENT if step.state in ("waiting", "skipped") else seconds(step.seconds),
             "share": round(100 * step.seconds / longest, 1) if longest else 0.0,
             "figure": step.figure,
+            "began": ABSENT if step.began is None else time.strftime("%H:%M:%S", time.localtime(step.began)),
         }
         for step in run.steps
     ]

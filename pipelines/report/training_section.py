@@ -15,6 +15,7 @@ from lockstep.pipelines.run_files import RootFiles
 
 _STEP = "DistributedTrainer"
 _PROGRESS = re.compile(r"step ([\d,]+)/[\d,]+, loss ([\d.eE+-]+)(?:, ([\d,.]+) examples/s)?")
+_MAX_VALIDATIONS = 3
 _UNITS = {"_s": " s", "_mb": " MB", "_share": ""}
 
 
@@ -94,11 +95,10 @@ def _facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Restarts", number(_float(summary.get("restarts")))),
         ("Took", seconds(_float(_mapping(summary, "seconds").get("total")) or 0.0)),
     ]
-    stopped = summary.get("stopped") or summary.get("early_stopping")
-    if isinstance(stopped, str):
-        facts.append(("Ended early", stopped))
-    elif isinstance(stopped, Mapping) and stopped:
-        facts.append(("Ended early", ", ".join(f"{name} {_text(value)}" for name, value in stopped.items())))
+    validation = _mapping(summary, "validation")
+    if validation.get("best_step"):
+        facts.append(("Best validation", f"step {number(_float(validation['best_step']))}"))
+        facts.append(("Ended early", "yes" if validation.get("has_stopped") else "no"))
     if isinstance(summary.get("input_bound"), int | float):
         facts.append(("Waited for data", f"{100 * summary['input_bound']:.0f} % of the time"))
     return facts
@@ -125,6 +125,11 @@ def _charts(curves: Sequence[Curve], progress: Sequence[tuple[float, str]]) -> l
         rates = [Curve("examples/s", "", moments, told_rates, (0.0,) * len(points))]
     if rates:
         drawn.append(_chart("Throughput", rates, "examples/s", from_zero=True))
+    others = [curve for curve in curves if curve.tag.startswith("validation/") and not curve.tag.endswith("/loss")]
+    others = [curve for curve in others if not curve.tag.endswith(("/examples", "/weight"))]
+    for tag in list(dict.fromkeys(curve.tag for curve in others))[:_MAX_VALIDATIONS]:
+        name = tag.removeprefix("validation/")
+        drawn.append(_chart(f"Validation: {name}", [curve for curve in others if curve.tag == tag], name))
     if rates_of_learning := of_tag(curves, "learning_rate"):
         drawn.append(_chart("Learning rate", rates_of_learning, "learning rate", from_zero=True))
     return drawn

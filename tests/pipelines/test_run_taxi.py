@@ -100,6 +100,15 @@ def test_every_step_has_a_line_with_its_figure(run: TaxiRun) -> None:
     assert "run.log" in run.stdout
 
 
+def test_the_run_has_its_report(run: TaxiRun) -> None:
+    """Named in the closing lines; with the restart and its cause, both splits' rows, curves and what decided."""
+    [named] = [line.split()[1] for line in run.stdout.splitlines() if line.startswith("report:")]
+    text = (run.root.parent / named).read_text(encoding="utf-8")
+    assert 'class="absent"' not in text, "nothing of this run is missing"
+    for expected in ("train 10,154, eval 4,848", "SIGKILL", "ROC", "Learning rate", "trip_start_hour=0", "auc 0.9"):
+        assert expected in text
+
+
 def test_the_model_is_as_good_as_gradient_boosting_on_the_same_split(run: TaxiRun) -> None:
     """AUC within 0.01 of scikit-learn's HistGradientBoosting on the same rows and columns."""
     features = load_config("taxi", root=run.root)[0].config.features

@@ -80,7 +80,14 @@ def check_chief(spec: TrainSpec, chief: Finished, training_data: TrainingData) -
     assert told["evaluation"]["examples"] == len(training_data.eval_rows)
     assert told["evaluation"]["auc"] > 0.7
     tags = event_tags(Path(spec.tensorboard_dir))
-    assert {"train/loss", "train/examples_per_s", "eval/auc", "eval/accuracy", "eval/loss"} <= tags
+    assert {
+        "train/loss",
+        "train/learning_rate",
+        "train/examples_per_s",
+        "eval/auc",
+        "eval/accuracy",
+        "eval/loss",
+    } <= tags
     served = tf.saved_model.load(spec.export_dir).signatures["serving_default"]
     rows = [{"fare": fare, "company": "blue"} for fare in (2.0, 30.0)]
     low, high = served(tf.constant([example(row) for row in rows]))["predictions"].numpy().ravel()
