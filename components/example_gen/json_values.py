@@ -17,6 +17,7 @@ NESTED = object()
 """Stands for a list that holds objects or lists, which no feature can."""
 
 _KINDS: dict[type, Kind] = {int: "int", float: "float", bool: "bool", str: "string"}
+_ARROW_KINDS = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
 _EXACT_IN_FLOAT64 = 2**53
 _INT64 = range(-(2**63), 2**63)
 # An object becomes a tuple of pairs, so that a key that stands twice is seen, and an object told from a list.
@@ -78,6 +79,8 @@ def kinds_of(values: Sequence[Any]) -> tuple[set[Kind], bool]:
 
 def first_over_int64(values: Sequence[Any]) -> tuple[int, int] | None:
     """Returns the first row with a whole number that int64 does not hold, and the number."""
+    if _of_one_type(values) is not None:
+        return None
     for row, value in enumerate(values):
         for item in value if type(value) is list else (value,):
             if type(item) is int and item not in _INT64:
@@ -100,6 +103,9 @@ def to_array(values: Sequence[Any], *, as_text: bool) -> JsonColumn:
       values: As ``parse_row`` returns them.
       as_text: Whether numbers and booleans shall be text as JSON writes them.
     """
+    whole = _of_one_type(values)
+    if whole is not None and not (as_text and not pa.types.is_string(whole.type)):
+        return JsonColumn(whole, {})
     faults: dict[int, str] = {}
     cleaned = list(values)
     for row, value in enumerate(values):
@@ -114,6 +120,18 @@ def to_array(values: Sequence[Any], *, as_text: bool) -> JsonColumn:
         flat = [item for value in lists if value is not None for item in value]
         return JsonColumn(large_lists(_flat(flat, as_text=as_text), counts, valid), faults)
     return JsonColumn(_flat(cleaned, as_text=as_text), faults)
+
+
+def _of_one_type(values: Sequence[Any]) -> pa.Array | None:
+    """Returns values that are all of one plain type, quickly; None where they are not, or one cannot be held."""
+    types = set(map(type, values)) - {type(None)}
+    kind = _ARROW_KINDS.get(next(iter(types))) if len(types) == 1 else None
+    if kind is None:
+        return None
+    try:
+        return pa.array(values, kind)
+    except (OverflowError, UnicodeEncodeError, pa.ArrowInvalid):
+        return None
 
 
 def _flat(values: list[Any], *, as_text: bool) -> pa.Array:
