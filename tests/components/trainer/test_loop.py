@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.components.errors import ConfigurationError
@@ -312,6 +312,7 @@ def test_a_loss_that_is_no_number_names_its_step(value: float) -> None:
         loop.check_finite(np.array([1.0, 0.5, value, value], np.float32), 40)
 
 
+@settings(deadline=None)
 @given(
     first_step=st.integers(0, 60),
     steps=st.integers(1, 60),
