@@ -32,6 +32,7 @@ _log = logging.getLogger(__name__)
 _progress = logging.getLogger("lockstep.progress")
 
 _PROGRESS_EVERY_S = 1.0
+_SMALL_INPUT_BYTES = 8 << 20  # read before other processes have started
 _BUCKET_BYTES = 8 << 20  # of input; a bucket is read back at once, unless it is far larger than this
 _MAX_BUCKETS = 128
 _MAX_STRETCHES = 500_000  # they are kept in memory
@@ -107,16 +108,18 @@ class _Ingestion:
         self._data = data
         self._requirements = requirements
         self._split_of = split_of
-        self._workers = workers
+        self._input_bytes = sum(Path(path).stat().st_size for path in files)
+        self._workers = ThisProcess() if self._input_bytes < _SMALL_INPUT_BYTES else workers
 
     def write(self, staging: Path) -> Manifest:
         """Fills the folder of the artifact."""
+        scratch = staging / ".rows"
+        scratch.mkdir()
+        self._workers = self._workers.within(scratch)
         source = open_source(self._files, self._data)
         units = list(source.units())
         types = source.resolve(self._workers.map(_infer, source, units))
         _check_columns(source, types, self._requirements, self._files[0])
-        scratch = staging / ".rows"
-        scratch.mkdir()
         rule = self._split_rule(source, units, types)
         job = ReadJob(
             source=source,
@@ -152,9 +155,8 @@ class _Ingestion:
         return split_rule(self._data, types, quantiles, self._split_of, self._files[0])
 
     def _num_buckets(self, num_units: int) -> int:
-        size = sum(Path(path).stat().st_size for path in self._files)
         most = max(1, _MAX_STRETCHES // max(1, num_units * len(self._data.splits)))
-        return max(1, min(math.ceil(size / _BUCKET_BYTES), _MAX_BUCKETS, most))
+        return max(1, min(math.ceil(self._input_bytes / _BUCKET_BYTES), _MAX_BUCKETS, most))
 
     def _read(self, job: ReadJob, units: Sequence[Any]) -> tuple[UnitRows, list[list[Stretch]]]:
         """Returns all counts together, and the rows of each group."""

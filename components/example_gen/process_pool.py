@@ -12,8 +12,10 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, Pipe, wait
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from lockstep.components.errors import StepFailed, UserError
@@ -26,7 +28,7 @@ _MAX_PROCESSES = 8
 _MAX_QUEUED = 2  # pieces sent to a process: one that it works on, one that waits
 _END_S = 10.0
 # Not `-m`: that puts the current folder first on the path, where a user's own files may have any name.
-_START = "import sys; sys.path[:] = [p for p in sys.path if p]; from {module} import serve; serve(int(sys.argv[1]))"
+_START = "import sys; sys.path[:] = sys.argv[2:]; from {module} import serve; serve(int(sys.argv[1]))"
 
 
 class Workers(Protocol):
@@ -45,6 +47,9 @@ class Workers(Protocol):
           StepFailed: A process ended before its work was done.
         """
 
+    def within(self, folder: Path) -> "Workers":
+        """Returns the same workers; what they write for each other's use goes to ``folder``."""
+
     def close(self) -> None:
         """Ends all that was started; nothing is left running."""
 
@@ -56,6 +61,10 @@ class ThisProcess:
         """See ``Workers``."""
         for task in tasks:
             yield function(job, task)
+
+    def within(self, folder: Path) -> "ThisProcess":
+        """See ``Workers``."""
+        return self
 
     def close(self) -> None:
         """Does nothing."""
@@ -71,13 +80,15 @@ class ProcessPool:
     def __init__(self, num_processes: int) -> None:
         self._num_processes = num_processes
         self._workers: list[_Worker] = []
+        self._num_jobs = 0
 
     def map(self, function: Callable[[_J, _T], _R], job: _J, tasks: Sequence[_T]) -> Iterator[_R]:
         """See ``Workers``. At most two tasks a process are under way, and as many results wait for their turn."""
         while len(self._workers) < min(self._num_processes, len(tasks)):
             self._workers.append(_Worker())
+        self._num_jobs += 1  # results of an earlier job that was left are not taken for this one's
         for worker in self._workers:
-            worker.send(("job", function, job))
+            worker.send(("job", self._num_jobs, function, job))
         results: dict[int, tuple[bool, Any]] = {}
         sent, given = 0, 0
         while given < len(tasks):
@@ -85,7 +96,7 @@ class ProcessPool:
                 free = min(self._workers, key=lambda worker: len(worker.tasks))
                 if len(free.tasks) >= _MAX_QUEUED:
                     break
-                free.tasks.append(sent)
+                free.tasks.append((self._num_jobs, sent))
                 free.send(("task", sent, tasks[sent]))
                 sent += 1
             while given in results:
@@ -97,6 +108,10 @@ class ProcessPool:
                 break
             else:
                 self._receive(results)
+
+    def within(self, folder: Path) -> "ProcessPool":
+        """See ``Workers``."""
+        return self
 
     def close(self) -> None:
         """See ``Workers``."""
@@ -112,19 +127,20 @@ class ProcessPool:
         for connection in wait(list(by_connection)):
             assert isinstance(connection, Connection)
             worker = by_connection[connection]
-            number, done, result = worker.receive()
-            worker.tasks.remove(number)
-            results[number] = done, result
+            job_number, number, done, result = worker.receive()
+            worker.tasks.remove((job_number, number))
+            if job_number == self._num_jobs:
+                results[number] = done, result
 
 
 class _Worker:
     def __init__(self) -> None:
         self.connection, theirs = Pipe()
-        self.tasks: collections.deque[int] = collections.deque()
+        self.tasks: collections.deque[tuple[int, int]] = collections.deque()
         start = _START.format(module=__name__)
         fd = theirs.fileno()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", start, str(fd)], pass_fds=(fd,), stdin=subprocess.DEVNULL
+            [sys.executable, "-c", start, str(fd), *filter(None, sys.path)], pass_fds=(fd,), stdin=subprocess.DEVNULL
         )
         theirs.close()
 
@@ -169,17 +185,18 @@ def serve(fd: int) -> None:
     threading.Thread(target=_receive_all, args=(connection, messages), daemon=True).start()
     function: Callable[[Any, Any], Any] | None = None
     job: Any = None
+    job_number = 0
     while True:
         message = messages.get()
         if message[0] == "job":
-            _, function, job = message
+            _, job_number, function, job = message
             continue
         assert function is not None
         _, number, task = message
         try:
-            content = pickle.dumps((number, True, function(job, task)), pickle.HIGHEST_PROTOCOL)
+            content = pickle.dumps((job_number, number, True, function(job, task)), pickle.HIGHEST_PROTOCOL)
         except Exception as e:  # noqa: BLE001 - it is raised in the parent
-            content = pickle.dumps((number, False, _portable(e)), pickle.HIGHEST_PROTOCOL)
+            content = pickle.dumps((job_number, number, False, portable_error(e)), pickle.HIGHEST_PROTOCOL)
         connection.send_bytes(content)
         del message, task, content
         pa.default_memory_pool().release_unused()
@@ -192,13 +209,15 @@ def _receive_all(connection: Connection, messages: "queue.SimpleQueue[Any]") -> 
             content = connection.recv_bytes()
         except (EOFError, OSError):
             os._exit(1)  # whatever it works on: nobody wants the result
-        messages.put(pickle.loads(content))  # noqa: S301 - from our own parent
+        try:
+            messages.put(pickle.loads(content))  # noqa: S301 - from our own parent
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
 
 
-def _portable(error: Exception) -> Exception:
+def portable_error(error: Exception) -> Exception:
     """Returns an error that can be pickled; what is no fault of the user's keeps its traceback as text."""
     if isinstance(error, UserError | StepFailed | OSError):
         return error
-    import traceback
-
     return RuntimeError("in a process that reads rows:\n" + "".join(traceback.format_exception(error)))
