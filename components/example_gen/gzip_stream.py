@@ -4,6 +4,7 @@ import zlib
 from pathlib import Path
 
 _PIECE_BYTES = 1 << 20
+_SMALL_STEP_BYTES = 4096
 _WBITS = 31
 
 
@@ -59,20 +60,35 @@ class GzipStream:
                 self._offset += len(self._compressed)
                 if not self._compressed:
                     if self._begun:
-                        self._damage = OSError(f"the gzip file ends at byte {self._offset}, in the middle of its content")
+                        self._damage = OSError(f"the gzip file ends at byte {self._offset}, before its content does")
                     return b""
-            given = len(self._compressed)
+            before = self._decompressor.copy()
             try:
                 content = self._decompressor.decompress(self._compressed, min(size, _PIECE_BYTES))
             except zlib.error as e:
-                begin = self._offset - given
-                self._damage = OSError(f"the gzip file is damaged behind byte {begin}: {e}")
-                return self._before_damage(size)
+                begin = self._offset - len(self._compressed)
+                self._damage = OSError(f"the gzip file is damaged, behind its byte {begin}: {e}")
+                return _before_damage(before, self._compressed)
             self._begun = True
             if not self._decompressor.eof:
                 self._compressed = self._decompressor.unconsumed_tail
             if content:
                 return content
 
-    def _before_damage(self, size: int) -> bytes:
-        return b""
+
+def _before_damage(decompressor: "zlib._Decompress", compressed: bytes) -> bytes:
+    """Returns what can be decompressed before an error."""
+    parts = []
+    for step in (_SMALL_STEP_BYTES, 1):
+        while True:
+            before = decompressor.copy()
+            try:
+                part = decompressor.decompress(compressed, step)
+            except zlib.error:
+                decompressor = before
+                break
+            if not part:
+                break
+            parts.append(part)
+            compressed = decompressor.unconsumed_tail
+    return b"".join(parts)

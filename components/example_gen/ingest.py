@@ -13,10 +13,7 @@ import numpy as np
 
 from lockstep.components.errors import DataError, StepFailed
 from lockstep.components.example_gen.columns import TypeInference
-from lockstep.components.example_gen.csv_source import CsvSource
-from lockstep.components.example_gen.files import format_of
 from lockstep.components.example_gen.options import ColumnType, DataOptions, Requirements
-from lockstep.components.example_gen.parquet_source import ParquetSource
 from lockstep.components.example_gen.process_pool import ThisProcess, Workers
 from lockstep.components.example_gen.quarantine import check_bad_rows, write_quarantine
 from lockstep.components.example_gen.record_origins import OriginWriter
@@ -25,7 +22,8 @@ from lockstep.components.example_gen.row_reader import TRAIN, ReadJob, UnitRows,
 from lockstep.components.example_gen.scratch_rows import Stretch
 from lockstep.components.example_gen.shards import ShardFiles, shard_name
 from lockstep.components.example_gen.source import Source, missing_column
-from lockstep.components.example_gen.splits import SplitRule, TimeQuantiles, split_rule, time_quantiles
+from lockstep.components.example_gen.sources import open_source
+from lockstep.components.example_gen.splits import TIME_TYPES, SplitRule, TimeQuantiles, split_rule, time_quantiles
 from lockstep.components.record_manifest import MANIFEST_NAME, Manifest, published_folder
 
 _log = logging.getLogger(__name__)
@@ -40,22 +38,13 @@ _MAX_SHARDS = 99_999
 _MARK = 9_007_199_254_740_881  # a position that no text holds by chance
 
 
-def open_source(files: Sequence[str], data: DataOptions) -> Source:
-    """Returns the reader for the files' format.
-
-    Raises:
-      DataError: The format is unknown, or the columns cannot be used.
-    """
-    kind = data.format or format_of(files)
-    return CsvSource(files, data) if kind == "csv" else ParquetSource(files, data)
-
-
 def ingest(
     files: Sequence[str],
     data: DataOptions,
     folder: Path,
     requirements: Requirements,
     check_input: Callable[[], None] = lambda: None,
+    root: str | None = None,
     *,
     split_of: Mapping[str, str] | None = None,
     workers: Workers | None = None,
@@ -73,6 +62,7 @@ def ingest(
       requirements: Checked before anything is written, and on every row.
       check_input: Raises if the files changed since the reading began. Called when all rows are read, before anything
         is published, and before a fault in the data is told, which may be but two versions of a file.
+      root: The folder that the files were found in; None is the deepest one that holds them all.
       split_of: File -> split, with ``data.split_by.paths``.
       workers: Who does the work; this process where none are given. They are not closed.
 
@@ -80,7 +70,7 @@ def ingest(
       DataError: The input cannot be used.
       StepFailed: There is no space left, a worker was killed, or ``check_input`` says so.
     """
-    ingestion = _Ingestion(files, data, requirements, split_of or {}, workers or ThisProcess())
+    ingestion = _Ingestion(files, root, data, requirements, split_of or {}, workers or ThisProcess())
     try:
         with published_folder(folder) as staging:
             manifest = ingestion.write(staging)
@@ -99,12 +89,14 @@ class _Ingestion:
     def __init__(
         self,
         files: Sequence[str],
+        root: str | None,
         data: DataOptions,
         requirements: Requirements,
         split_of: Mapping[str, str],
         workers: Workers,
     ) -> None:
         self._files = files
+        self._root = root
         self._data = data
         self._requirements = requirements
         self._split_of = split_of
@@ -116,7 +108,7 @@ class _Ingestion:
         scratch = staging / ".rows"
         scratch.mkdir()
         self._workers = self._workers.within(scratch)
-        source = open_source(self._files, self._data)
+        source = open_source(self._files, self._data, self._root)
         units = list(source.units())
         types = source.resolve(self._workers.map(_infer, source, units))
         _check_columns(source, types, self._requirements, self._files[0])
@@ -149,7 +141,7 @@ class _Ingestion:
     def _split_rule(self, source: Source, units: Sequence[Any], types: Mapping[str, ColumnType]) -> SplitRule:
         quantiles: list[TimeQuantiles] = []
         by = self._data.split_by
-        if by.time in types and not by.until:
+        if not by.until and types.get(by.time) in TIME_TYPES:
             job = _TimeJob(source, by.time, types[by.time])
             quantiles = list(self._workers.map(_times, job, units))
         return split_rule(self._data, types, quantiles, self._split_of, self._files[0])

@@ -139,16 +139,16 @@ def opened_splits(folder: str, patterns: Mapping[str, str], expected: str) -> It
         for split, each in found.items():
             for path in each.files:
                 if path in split_of:
-                    raise DataError(
-                        f"{path}: it is of the splits {split_of[path]!r} and {split!r}; mend split_by.paths"
-                    )
+                    raise DataError(f"{path}: in the splits {split_of[path]!r} and {split!r}; mend data.split_by.paths")
                 split_of[path] = split
 
         def check() -> None:
             for each in found.values():
                 each.check()
 
-        yield LocalInput(files=tuple(split_of), check=check, split_of=split_of)
+        roots = {each.root for each in found.values()}
+        root = roots.pop() if len(roots) == 1 else folder
+        yield LocalInput(files=tuple(split_of), root=root, check=check, split_of=split_of)
 
 
 def matched_objects(folder: str, pattern: str) -> tuple[StoredObject, ...]:

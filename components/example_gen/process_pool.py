@@ -78,13 +78,13 @@ class ProcessPool:
     """
 
     def __init__(self, num_processes: int) -> None:
-        self._num_processes = num_processes
+        self.num_processes = num_processes
         self._workers: list[_Worker] = []
         self._num_jobs = 0
 
     def map(self, function: Callable[[_J, _T], _R], job: _J, tasks: Sequence[_T]) -> Iterator[_R]:
         """See ``Workers``. At most two tasks a process are under way, and as many results wait for their turn."""
-        while len(self._workers) < min(self._num_processes, len(tasks)):
+        while len(self._workers) < min(self.num_processes, len(tasks)):
             self._workers.append(_Worker())
         self._num_jobs += 1  # results of an earlier job that was left are not taken for this one's
         for worker in self._workers:
@@ -211,7 +211,7 @@ def _receive_all(connection: Connection, messages: "queue.SimpleQueue[Any]") -> 
             os._exit(1)  # whatever it works on: nobody wants the result
         try:
             messages.put(pickle.loads(content))  # noqa: S301 - from our own parent
-        except BaseException:
+        except Exception:  # noqa: BLE001 - the parent is told by our end
             traceback.print_exc()
             os._exit(1)
 

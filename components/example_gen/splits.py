@@ -16,6 +16,7 @@ from lockstep.components.example_gen.row_hash import Hashes, hash_rows
 from lockstep.components.example_gen.source import RowBatch, missing_column
 
 NO_SPLIT = -1
+TIME_TYPES = ("int", "float", "timestamp", "date")
 _QUANTILES = 1024  # of a unit's times: a cut by shares is off by a thousandth of the rows at most
 
 _Splits = npt.NDArray[np.int64]
@@ -102,7 +103,7 @@ def split_rule(
     if not by.time:
         return SplitRule(weights=weights, key_columns=by.columns)
     kind = types[by.time]
-    if kind not in ("int", "float", "timestamp", "date"):
+    if kind not in TIME_TYPES:
         raise DataError(
             f"data.split_by.time: column {by.time!r} is of type {kind}, which has no order of time; "
             f"declare data.types.{by.time}: timestamp"

@@ -4,7 +4,7 @@ import csv
 import io
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lockstep.components.example_gen import csv_records
@@ -34,7 +34,7 @@ def cut(text: bytes, piece_bytes: int, line: int = 1) -> tuple[list[tuple[int, b
     st.sampled_from(["\n", "\r\n"]),
     st.integers(1, 40),
 )
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_what_csv_wrote_is_cut_as_csv_reads_it(rows: list[list[str]], line_end: str, piece_bytes: int) -> None:
     """Record by record, with the line on which each begins."""
     text = io.StringIO(newline="")
@@ -55,7 +55,7 @@ def test_what_csv_wrote_is_cut_as_csv_reads_it(rows: list[list[str]], line_end: 
     st.binary(max_size=60).map(lambda raw: raw.translate(bytes(b'",\n\rx7 a'[i % 8] for i in range(256)))),
     st.integers(1, 20),
 )
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 def test_any_bytes_are_cut_alike_in_pieces_of_any_size(text: bytes, piece_bytes: int) -> None:
     """Nothing is lost: records and faulty lines make up the text, but for empty lines."""
     whole = cut(text, max(1, len(text)))

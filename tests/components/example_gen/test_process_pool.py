@@ -114,7 +114,9 @@ def test_a_killed_process_fails_the_step(pool: ProcessPool) -> None:
 def test_no_process_outlives_a_caller_that_is_killed(tmp_path: Path) -> None:
     """Though it is in the middle of its work."""
     caller = subprocess.Popen(
-        [sys.executable, "-c", _PARENT, str(tmp_path)], stdout=subprocess.PIPE, cwd=Path(__file__).parents[3]
+        [sys.executable, "-c", _PARENT, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
     )
     try:
         assert caller.stdout is not None

@@ -89,7 +89,7 @@ def test_a_row_without_label_is_kept(ingest_text: Ingest) -> None:
 
 
 def test_a_gzip_that_was_cut_keeps_its_whole_rows(tmp_path: Path, ingest_path: Ingest) -> None:
-    """With ``fail`` the file is named; with ``quarantine`` what is before the cut is there, but for a line cut in two."""
+    """With ``fail`` the file is named; with ``quarantine`` what is before the cut is there."""
     text = b"id,t\n" + b"".join(b"%d,row %d\n" % (i, i * i) for i in range(5000))
     path = tmp_path / "rows.csv.gz"
     path.write_bytes(gzip.compress(text)[:-4000])
