@@ -265,7 +265,8 @@ def _times(job: _TimeJob, unit: Any) -> TimeQuantiles:
 
 
 def _check_columns(source: Source, types: Mapping[str, ColumnType], requirements: Requirements, path: str) -> None:
-    required = (*requirements.columns, *requirements.complete_columns)
+    weight = [] if requirements.weight_column is None else [requirements.weight_column]
+    required = (*requirements.columns, *requirements.complete_columns, *weight)
     for name in (*required, *requirements.complete_if_present):
         if name in source.unreadable:
             raise DataError(source.unreadable[name])

@@ -144,7 +144,7 @@ def _framed(rows: pa.RecordBatch) -> pa.Array:
     }
     if RECORDS in rows.schema.names:
         return frame_records(rows.column(rows.schema.get_field_index(RECORDS)))
-    max_rows = max(1, _MAX_OVERHEAD_BYTES // sum(_CELL_OVERHEAD_BYTES + len(name.encode()) for name in columns))
+    max_rows = max(1, _MAX_OVERHEAD_BYTES // max(1, sum(_CELL_OVERHEAD_BYTES + len(name.encode()) for name in columns)))
     framed = []
     for begin in range(0, rows.num_rows, max_rows):
         some = {name: values.slice(begin, max_rows) for name, values in columns.items()}

@@ -135,7 +135,8 @@ class _UnitReader:
         self._num_rows = 0
         requirements = job.requirements
         if_present = [name for name in requirements.complete_if_present if name in job.types]
-        self._complete = dict.fromkeys([*requirements.complete_columns, *if_present])
+        weight = [] if requirements.weight_column is None else [requirements.weight_column]
+        self._complete = dict.fromkeys([*requirements.complete_columns, *if_present, *weight])
 
     def read(self, unit: Any) -> UnitRows:
         rejected_path(self._job.scratch_dir, self._number).unlink(missing_ok=True)  # of a try that failed
@@ -143,7 +144,7 @@ class _UnitReader:
             for key, note in batch.notes.items():
                 self._read.notes.setdefault(key, note)
             self._reject(batch.rejected)
-            self._take_in(self._without_missing(batch))
+            self._take_in(self._with_weights(self._without_missing(batch)))
             if self._size >= _CHUNK_BYTES:
                 self._write()
         self._write()
@@ -200,6 +201,24 @@ class _UnitReader:
                 self._reject_rows(batch, ~keep, f"column {name!r} has no value, and every row needs one", name)
                 batch = batch.filtered(keep)
         return batch
+
+    def _with_weights(self, batch: RowBatch) -> RowBatch:
+        """Returns the rows whose weight is one."""
+        name = self._job.requirements.weight_column
+        if name is None or not batch.num_rows:
+            return batch
+        values = batch.columns[name]
+        wrong = np.ones(batch.num_rows, np.bool_)
+        if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
+            numbers = values.to_numpy(zero_copy_only=False)  # those without a value are gone
+            wrong = ~(np.isfinite(numbers) & (numbers >= 0))
+        if not wrong.any():
+            return batch
+        value = values[int(np.flatnonzero(wrong)[0])].as_py()
+        shown = value.decode(errors="replace") if isinstance(value, bytes) else value
+        reason = f"column {name!r} holds {shown}; a weight (train.weight_column) is a finite number of 0 or more"
+        self._reject_rows(batch, wrong, reason, None)
+        return batch.filtered(~wrong)
 
     def _reject_rows(self, batch: RowBatch, rows: npt.NDArray[np.bool_], reason: str, column: str | None) -> None:
         data, places = self._job.data, np.flatnonzero(rows)
