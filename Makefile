@@ -12,7 +12,7 @@ PARALLEL ?= -n 2 --dist loadfile
 SETUP_PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.10 python /usr/bin/python3 \
   $(wildcard $(HOME)/.pyenv/versions/3.*/bin/python3)
 
-.PHONY: help setup demo test test-fast lint check bench bench-train lock docs golden verify-kfp wheel image clean
+.PHONY: help setup demo test test-fast lint check bench bench-ingest bench-train lock docs golden verify-kfp wheel image clean
 
 help:  ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -48,6 +48,10 @@ check: lint  ## lint, then run all tests
 bench: setup  ## run the stock TFX taxi pipeline and ours side by side (ROWS="15000 1500000" REPEAT=3 WORKERS=1)
 	@$(VENV)/python -m benchmarks $(if $(ROWS),--rows $(ROWS)) $(if $(REPEAT),--repeat $(REPEAT)) \
 	  $(if $(WORKERS),--workers $(WORKERS))
+
+bench-ingest: setup  ## measure ExampleGen beside the stock one and a bare loop (ROWS=1500000 STOCK_ROWS=150000 REPEAT=3)
+	@$(VENV)/python -m benchmarks.ingest $(if $(ROWS),--rows $(ROWS)) $(if $(STOCK_ROWS),--stock-rows $(STOCK_ROWS)) \
+	  $(if $(REPEAT),--repeat $(REPEAT))
 
 bench-train: setup  ## measure the trainer beside what it is compared with: input, steps, workers, faults (REPEAT=2)
 	@TF_CPP_MIN_LOG_LEVEL=3 $(VENV)/python -W ignore::FutureWarning -m benchmarks.training \

@@ -70,7 +70,8 @@ def measure_all(spec: TrainSpec, folder: Path, *, repeat: int) -> Figures:
                 before = best.get(name, (0.0, 0.0))
                 best[name] = (max(before[0], rate), max(before[1], processor_rate))
     seconds: dict[str, Callable[[], float]] = {
-        "recovery": lambda: recovery_s(_with(spec, workers=2)),
+        "recovery": lambda: recovery_s(_with(spec, workers=2), standby=False),
+        "recovery, standby": lambda: recovery_s(_with(spec, workers=2), standby=True),
         "checkpoint, small": lambda: checkpoint_s(small, every=2000),
         "checkpoint, large": lambda: checkpoint_s(_with(large, workers=1, batch_size=480), every=20),
     }
@@ -118,6 +119,7 @@ def report(figures: Figures) -> str:
             rate("  5 million parameters, 2 workers", "large, 2 workers", ("1 worker", "large, 1 worker")),
             f"{'faults':<46}{'seconds':>12}",
             f"{'  from a kill -9 to the next step, 2 workers':<46}{figures['recovery'][0]:>12.1f}",
+            f"{'  ... with processes kept ready (train.standby)':<46}{figures['recovery, standby'][0]:>12.1f}",
             checkpoint("the taxi model", "checkpoint, small"),
             checkpoint("5 million parameters", "checkpoint, large"),
         ]

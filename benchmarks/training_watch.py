@@ -14,11 +14,14 @@ from lockstep.components.trainer.heartbeat import WorkerEvent
 from lockstep.components.trainer.launchers import WorkerStatus
 from lockstep.components.trainer.launchers.local import LocalLauncher
 from lockstep.components.trainer.spec import TrainSpec
+from lockstep.components.trainer.standby import standby_command
 
 _TIMEOUT_S = 600.0
 _MEASURED_S = 5.0
 _NUM_BEATS = 4
 _CHECKPOINTS = 8
+_LOADING_S = 1.0  # of processor time that the import of TensorFlow takes at the least
+_IDLE_S = 3.0  # without any: a process that only waits
 _ENDLESS = 10**8
 
 
@@ -29,9 +32,11 @@ class _Over(Exception):
 class _Watch(LocalLauncher):
     """Hands the chief's events on, which may end the training."""
 
-    def __init__(self, on_event: Callable[["_Watch", WorkerEvent], None]) -> None:
-        super().__init__()
+    def __init__(self, on_event: Callable[["_Watch", WorkerEvent], None], *, standby: bool = False) -> None:
+        super().__init__(standby_command=standby_command() if standby else None)
         self._on_event = on_event
+        self._standbys_used_s: list[float] = []
+        self._since_s = 0.0
         self._deadline_s = time.monotonic() + _TIMEOUT_S
 
     def poll(self) -> tuple[WorkerStatus, ...]:
@@ -46,6 +51,14 @@ class _Watch(LocalLauncher):
 
     def kill(self, worker: int) -> None:
         os.kill(self._workers[worker].process.pid, signal.SIGKILL)
+
+    def is_ready(self, count: int) -> bool:
+        """Whether so many processes have loaded all that they load; has them started at the first question."""
+        self.prepare(count)
+        used_s, now_s = [processor_s(pid) for pid in self._standbys.waiting], time.monotonic()
+        if used_s != self._standbys_used_s:
+            self._standbys_used_s, self._since_s = used_s, now_s
+        return min(used_s) > _LOADING_S and now_s - self._since_s > _IDLE_S
 
     def processor_s(self) -> float:
         return sum(processor_s(worker.process.pid) for worker in self._workers)
@@ -68,8 +81,14 @@ def rates(spec: TrainSpec) -> tuple[float, float]:
     return num_examples / (last.time - first.time), num_examples / (end_s - begin_s)
 
 
-def recovery_s(spec: TrainSpec) -> float:
-    """Returns the seconds from the SIGKILL of the last worker to the end of the next step of the whole group."""
+def recovery_s(spec: TrainSpec, *, standby: bool) -> float:
+    """Returns the seconds from the SIGKILL of the last worker to the end of the next step of the whole group.
+
+    Args:
+      spec: What is trained.
+      standby: Whether processes are kept ready, and have loaded all, when it is killed.
+    """
+    workers = spec.options.most_workers
     killed_s: list[float] = []
     found: list[float] = []
     seen: set[str] = set()
@@ -82,11 +101,13 @@ def recovery_s(spec: TrainSpec) -> float:
         elif event.event == "heartbeat" and "restarted" in seen:
             found.append(event.time - killed_s[0])
             raise _Over
-        elif event.event == "heartbeat" and "checkpoint" in seen and not killed_s:
+        elif event.event != "heartbeat" or "checkpoint" not in seen or killed_s:
+            return
+        elif not standby or watch.is_ready(workers):
             killed_s.append(time.time())
-            watch.kill(spec.options.most_workers - 1)
+            watch.kill(workers - 1)
 
-    _train(spec, on_event)
+    _train(spec, on_event, standby=standby)
     return found[0]
 
 
@@ -112,7 +133,9 @@ def checkpoint_s(spec: TrainSpec, *, every: int) -> float:
     return statistics.median(costs)
 
 
-def _train(spec: TrainSpec, on_event: Callable[[_Watch, WorkerEvent], None], **changes: int) -> None:
+def _train(
+    spec: TrainSpec, on_event: Callable[[_Watch, WorkerEvent], None], *, standby: bool = False, **changes: int
+) -> None:
     options = dataclasses.replace(spec.options, steps=_ENDLESS, **changes)  # type: ignore[arg-type]
     with tempfile.TemporaryDirectory(prefix="lockstep-bench-") as folder:
         watched = dataclasses.replace(
@@ -125,7 +148,7 @@ def _train(spec: TrainSpec, on_event: Callable[[_Watch, WorkerEvent], None], **c
             tensorboard_dir=f"{folder}/events",
         )
         try:
-            train(watched, launcher=_Watch(on_event))
+            train(watched, launcher=_Watch(on_event, standby=standby))
         except _Over:
             return
     raise RuntimeError("the training ended before all was measured")

@@ -38,12 +38,14 @@ class Manifest:
       types: Column -> int, float, string, bool, timestamp, date, or a list of one of the first three.
       missing: Column -> rows without a value, of those written.
       dropped: Reason -> rows that were read and left out.
+      quarantined: Rows that could not be used; they are in ``quarantine/rows.jsonl``.
     """
 
     shards: Mapping[str, Sequence[Shard]]
     types: Mapping[str, str] = dataclasses.field(default_factory=dict)
     missing: Mapping[str, int] = dataclasses.field(default_factory=dict)
     dropped: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    quarantined: int = 0
 
     @property
     def rows(self) -> dict[str, int]:

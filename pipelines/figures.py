@@ -11,7 +11,7 @@ from typing import Any
 from tfx.types import artifact_utils
 from tfx.types.artifact import Artifact
 
-from lockstep.components.example_gen.executor import DROPPED_PROPERTY, ROWS_PROPERTY
+from lockstep.components.example_gen.executor import DROPPED_PROPERTY, QUARANTINED_PROPERTY, ROWS_PROPERTY
 from lockstep.pipelines import artifact_values
 from lockstep.pipelines.local import StepFinished
 from lockstep.pipelines.run_events import RunFinished, StepRecorded
@@ -103,6 +103,8 @@ def _rows(outputs: Outputs) -> str:
     dropped = json.loads(examples.get_string_custom_property(DROPPED_PROPERTY))
     splits = ", ".join(f"{split} {count:,}" for split, count in rows.items())
     reasons = "".join(f"; dropped {count:,}: {reason}" for reason, count in dropped.items())
+    quarantined = examples.get_int_custom_property(QUARANTINED_PROPERTY)
+    reasons += f"; {quarantined:,} in quarantine" if quarantined else ""
     return f"{sum(rows.values()):,} rows: {splits}{reasons}"
 
 

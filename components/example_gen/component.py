@@ -12,7 +12,7 @@ from tfx.types import component_spec, standard_artifacts, standard_component_spe
 
 from lockstep.components.example_gen.driver import ContentDriver
 from lockstep.components.example_gen.executor import Executor
-from lockstep.components.example_gen.files import split_path
+from lockstep.components.example_gen.files import input_patterns
 from lockstep.components.example_gen.options import DataOptions, Requirements
 from lockstep.components.example_gen.spec import ExampleGenSpec
 
@@ -63,7 +63,7 @@ class ExampleGen(component.FileBasedExampleGen):
         on_missing: Literal["error", "drop"] = "error",
         data_path: str | data_types.RuntimeParameter | None = None,
     ) -> None:
-        folder, pattern = split_path(data.path)
+        folder, patterns = input_patterns(data.path, data.split_by.paths)
         requirements = Requirements(
             columns=tuple(required_columns),
             complete_columns=tuple(complete_columns),
@@ -75,7 +75,7 @@ class ExampleGen(component.FileBasedExampleGen):
         spec = ExampleGenComponentSpec(
             input_base=folder,
             input_config=example_gen_pb2.Input(
-                splits=[example_gen_pb2.Input.Split(name="single_split", pattern=pattern)]
+                splits=[example_gen_pb2.Input.Split(name=name, pattern=each) for name, each in patterns.items()]
             ),
             output_config=example_gen_pb2.Output(
                 split_config=example_gen_pb2.SplitConfig(

@@ -9,11 +9,13 @@ from typing import IO
 import pyarrow as pa
 
 from lockstep.components.errors import DataError
+from lockstep.components.example_gen.gzip_stream import GzipStream
 
 READ_ERRORS = (OSError, EOFError, pa.ArrowInvalid, zipfile.BadZipFile, zlib.error)
 """What reading a stream of ``open_bytes`` raises where the file is cut or damaged."""
 
-_STREAMS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
+_GZIP = b"\x1f\x8b"
+_STREAMS = {b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
 _ZIPS = (b"PK\x03\x04", b"PK\x05\x06")  # the first entry; the directory, where there is no entry
 _ENCRYPTED = 0x1  # bit of an entry's general purpose flags: section 4.4.4 of PKWARE's APPNOTE.TXT
 _MAX_NAMED = 3
@@ -33,6 +35,8 @@ def open_bytes(path: str) -> pa.NativeFile:
         start = file.read(4)
     if start in _ZIPS:
         return pa.PythonFile(_open_member(path), mode="r")
+    if start.startswith(_GZIP):
+        return pa.PythonFile(GzipStream(path), mode="r")
     for magic, compression in _STREAMS.items():
         if start.startswith(magic):
             return pa.CompressedInputStream(pa.OSFile(path), compression)
@@ -42,7 +46,7 @@ def open_bytes(path: str) -> pa.NativeFile:
 def is_compressed(path: str) -> bool:
     """Tells whether ``open_bytes`` decompresses a file."""
     with Path(path).open("rb") as file:
-        return file.read(4).startswith((*_STREAMS, *_ZIPS))
+        return file.read(4).startswith((_GZIP, *_STREAMS, *_ZIPS))
 
 
 def _open_member(path: str) -> IO[bytes]:

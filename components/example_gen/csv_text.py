@@ -67,24 +67,23 @@ def read_header(path: str, options: CsvOptions) -> Header:
     with readable(path, options), contextlib.closing(open_text(path, options)) as stream:
         mark = stream.read(len(codecs.BOM_UTF8))
         marked = len(mark) if mark == codecs.BOM_UTF8 and bytes_encoding(options) in _UTF8 else 0
-        size, piece = _PIECE_BYTES, mark[marked:]
+        size, piece, last = _PIECE_BYTES, mark[marked:], False
         while True:
-            following = stream.read(size)
             begin = cutter.consumed
-            records = cutter.feed(piece, last=not following)
+            records = cutter.feed(piece, last=last)
             if records.faults and not (len(records.lines) and records.lines[0] < records.faults[0].line):
                 raise DataError(f"{path}:{records.faults[0].line}: {records.faults[0].problem}")
             if len(records.starts):
                 break
-            if not following:
+            if last:
                 return Header(names=(), line=1, end=0, has_rows=False)
-            piece, size = following, min(2 * size, MAX_RECORD_BYTES)
+            piece, size = stream.read(size), min(2 * size, MAX_RECORD_BYTES)
+            last = not piece
         end, line = int(records.ends[0]), int(records.lines[0])
         raw = records.data[int(records.starts[0]) : end]
         has_rows = len(records.starts) > 1 or bool(records.faults) or cutter.pending > 0
-        while following and not has_rows:
+        while not has_rows and (following := stream.read(_PIECE_BYTES)):
             has_rows = bool(following.strip(b"\r\n"))
-            following = stream.read(_PIECE_BYTES)
     names = _names(raw, path, line, options)
     return Header(names=names, line=line + num_lines(raw), end=marked + begin + end, has_rows=has_rows)
 
@@ -118,8 +117,12 @@ def pieces(stream: Any, cutter: RecordCutter, length: int | None = None) -> Iter
     while True:
         if left is not None:
             left -= len(piece)
-        # One piece ahead: the last one has to be known as such.
-        following = _read(stream, max(_PIECE_BYTES, min(cutter.pending, MAX_RECORD_BYTES)), left)
+        try:
+            # One piece ahead: the last one has to be known as such.
+            following = _read(stream, max(_PIECE_BYTES, min(cutter.pending, MAX_RECORD_BYTES)), left)
+        except READ_ERRORS:
+            yield piece, False
+            raise
         yield piece, not following
         if not following:
             return

@@ -13,7 +13,8 @@ from tfx.utils import proto_utils
 
 from lockstep.components.errors import DataError
 from lockstep.components.example_gen import inputs
-from lockstep.components.example_gen.files import local_folder, split_path
+from lockstep.components.example_gen.files import input_patterns, local_folder
+from lockstep.components.example_gen.spec import ExampleGenSpec
 from lockstep.components.object_store import find_objects, is_object_uri
 
 
@@ -46,11 +47,12 @@ def with_data_path(exec_properties: dict[str, Any]) -> dict[str, Any]:
     path = exec_properties.get("data_path")
     if not path:
         return exec_properties
-    folder, pattern = split_path(path)
     config = example_gen_pb2.Input()
     proto_utils.json_to_proto(exec_properties[standard_component_specs.INPUT_CONFIG_KEY], config)
+    paths = ExampleGenSpec.from_json(exec_properties["spec"]).data.split_by.paths
+    folder, patterns = input_patterns(path, paths)
     for split in config.splits:
-        split.pattern = pattern
+        split.pattern = patterns[split.name]
     return {
         **exec_properties,
         standard_component_specs.INPUT_BASE_KEY: folder,

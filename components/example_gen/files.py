@@ -13,6 +13,7 @@ from lockstep.components.example_gen.options import Format
 from lockstep.components.object_store import is_object_uri
 from lockstep.components.package_files import is_package_path, resolve_package_path
 
+_SINGLE_SPLIT = "single_split"
 _CHUNK_BYTES = 1 << 20
 _FORMATS: dict[str, Format] = {
     ".csv": "csv",
@@ -53,6 +54,21 @@ def split_path(path: str) -> tuple[str, str]:
     parts = absolute.parts
     literal = next((i for i, part in enumerate(parts) if glob.has_magic(part) or "{" in part), len(parts) - 1)
     return str(Path(*parts[:literal])), str(Path(*parts[literal:]))
+
+
+def input_patterns(path: str, paths: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """Returns the folder, and the pattern of each of TFX's input splits, that ``data.path`` and its splits' paths mean.
+
+    Args:
+      path: ``data.path``; the folder that ``paths`` are within, if there are any.
+      paths: ``data.split_by.paths``; without them there is one input split, of TFX's own name for it.
+    """
+    if not paths:
+        folder, pattern = split_path(path)
+        return folder, {_SINGLE_SPLIT: pattern}
+    if is_object_uri(path) or is_package_path(path):
+        return path.rstrip("/"), {split: each.rstrip("/") for split, each in paths.items()}
+    return str(Path(os.path.abspath(path))), {split: each.rstrip("/") for split, each in paths.items()}  # noqa: PTH100
 
 
 def _split_text(path: str) -> tuple[str, str]:

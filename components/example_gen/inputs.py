@@ -38,11 +38,13 @@ class LocalInput:
       files: Local paths, sorted by the names of what they hold.
       root: The folder that they were found in; below it they have the names that they have there.
       check: Raises StepFailed if the input is not any more what the expected fingerprint says.
+      split_of: File -> TFX's input split.
     """
 
     files: tuple[str, ...]
     root: str
     check: Callable[[], None]
+    split_of: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def fingerprint(folder: str, patterns: Mapping[str, str]) -> str:
@@ -112,6 +114,41 @@ def opened_input(folder: str, pattern: str, *, split: str = "", expected: str | 
             yield LocalInput(files=tuple(uris), root=str(root), check=seen.check)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def opened_splits(folder: str, patterns: Mapping[str, str], expected: str) -> Iterator[LocalInput]:
+    """Gives the files of several input splits as local ones, for as long as the block runs; see ``opened_input``.
+
+    Args:
+      folder: As ``split_path`` returned it.
+      patterns: Input split -> pattern, spans and versions filled in.
+      expected: The ``fingerprint`` of all that they must have all the while.
+
+    Raises:
+      DataError: No file matches a pattern, or a file is of two splits.
+    """
+    lines = expected.split("\n")
+    if len(patterns) != len(lines):
+        raise StepFailed(f"{folder}: the fingerprint is of {len(lines)} splits, and there are {len(patterns)}")
+    found: dict[str, LocalInput] = {}
+    with contextlib.ExitStack() as stack:
+        for (split, pattern), line in zip(patterns.items(), lines, strict=True):
+            found[split] = stack.enter_context(opened_input(folder, pattern, split=split, expected=line))
+        split_of: dict[str, str] = {}
+        for split, each in found.items():
+            for path in each.files:
+                if path in split_of:
+                    raise DataError(f"{path}: in the splits {split_of[path]!r} and {split!r}; mend data.split_by.paths")
+                split_of[path] = split
+
+        def check() -> None:
+            for each in found.values():
+                each.check()
+
+        roots = {each.root for each in found.values()}
+        root = roots.pop() if len(roots) == 1 else folder
+        yield LocalInput(files=tuple(split_of), root=root, check=check, split_of=split_of)
 
 
 def matched_objects(folder: str, pattern: str) -> tuple[StoredObject, ...]:

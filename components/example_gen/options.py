@@ -7,6 +7,7 @@ import zoneinfo
 from collections.abc import Mapping
 from typing import Literal
 
+from lockstep.components.example_gen.split_options import SplitBy
 from lockstep.components.example_gen.time_formats import UNIX_FORMATS, TimeOptions, pattern_of_format
 from lockstep.components.object_store import check_uri
 
@@ -131,7 +132,7 @@ class DataOptions:
         of values that no feature can hold, such as lists of lists, is left out with a warning, and is an error where it
         is needed.
       splits: Name of split -> weight (integers of 1 or more). A row goes to a split by the hash of its values, so
-        it stays there when rows are added.
+        it stays there when rows are added; ``split_by`` has other ways.
       num_shards: Files per split, 1 or more.
       types: Column -> type, where the inferred one is not wanted.
       options: How CSV is read.
@@ -145,6 +146,13 @@ class DataOptions:
       on_error: What a row means that cannot be used, such as one with too few cells, or a value that has not its
         type: ``fail`` stops and names file and line; ``quarantine`` leaves it out, keeps it beside the examples and
         counts it.
+      max_bad_rows: With ``quarantine``: more such rows are an error. A number of rows, or a share of all below 1; None
+        allows any number.
+      keep_origin: Whether a table beside the examples tells file and line of each record, so that later steps can name
+        rows.
+      split_by: What decides to which of ``splits`` a row goes, where that is not the hash of all its values.
+      shuffle: Whether the rows of a split come in a random order, the same each time; otherwise in that of the files.
+      target_shard_mb: Files of about this size, compressed, instead of ``num_shards`` of them.
     """
 
     path: str
@@ -158,6 +166,11 @@ class DataOptions:
     list_separator: str = ""
     images: ImageOptions = ImageOptions()
     on_error: Literal["fail", "quarantine"] = "fail"
+    max_bad_rows: float | None = None
+    keep_origin: bool = False
+    split_by: SplitBy = SplitBy()
+    shuffle: bool = True
+    target_shard_mb: int | None = None
 
     @property
     def cells(self) -> CellOptions:
@@ -185,6 +198,20 @@ class DataOptions:
             if kind not in STORED:
                 raise ValueError(f"types.{column}: {kind!r} is not allowed; give one of {', '.join(STORED)}")
         self._check_times()
+        self._check_rows()
+        self.split_by.check(self.splits)
+
+    def _check_rows(self) -> None:
+        if self.max_bad_rows is not None:
+            if self.on_error != "quarantine":
+                raise ValueError("max_bad_rows: needs on_error: quarantine")
+            if not 0 <= self.max_bad_rows < float("inf") or (self.max_bad_rows >= 1 and self.max_bad_rows % 1):
+                raise ValueError(
+                    f"max_bad_rows: {self.max_bad_rows} is not allowed; give a whole number of rows, or a share from 0"
+                    " to 1"
+                )
+        if self.target_shard_mb is not None and self.target_shard_mb < 1:
+            raise ValueError(f"target_shard_mb: {self.target_shard_mb} is not allowed; give 1 or more")
 
     def _check_times(self) -> None:
         try:

@@ -65,6 +65,12 @@ def _hash_lists(lists: pa.Array, name: str) -> Hashes:
     return _mix((sums[ends] - sums[ends - counts]) ^ _mix(counts.astype(np.uint64) + _seed(name)))
 
 
+def random_words(first: int, count: int, seed: int) -> Hashes:
+    """Returns a random-looking ``uint64`` for each number from ``first`` on: the same everywhere for the same seed."""
+    start = np.uint64((first + (seed << 32)) % 2**64)
+    return _mix(_mix(start + np.arange(count, dtype=np.uint64)) + np.uint64(0x9E3779B97F4A7C15))
+
+
 def _seed(name: str) -> np.uint64:
     return np.uint64(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little"))
 

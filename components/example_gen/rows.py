@@ -15,7 +15,7 @@ from lockstep.components.example_gen.encoding import encode_examples, frame_reco
 from lockstep.components.example_gen.files import split_path
 from lockstep.components.example_gen.inputs import opened_input
 from lockstep.components.example_gen.options import STORED, ColumnType, DataOptions
-from lockstep.components.example_gen.shards import ShardWriter
+from lockstep.components.example_gen.shards import ShardFiles, compress_records
 from lockstep.components.example_gen.sources import open_source
 from lockstep.components.record_manifest import MANIFEST_NAME, Manifest, published_folder
 
@@ -94,11 +94,13 @@ def write_examples(
       TypeError: A value is of another type.
     """
     with published_folder(folder) as staging:
-        with ShardWriter(staging, tuple(rows_by_split), num_shards) as writer:
+        with ShardFiles(staging, dict.fromkeys(rows_by_split, num_shards)) as files:
             for split, rows in rows_by_split.items():
-                records = [_example(row) for row in rows]
-                writer.write(split, frame_records(pa.array(records, pa.binary())), np.arange(len(records)))
-        manifest = Manifest(shards=writer.shards())
+                framed = frame_records(pa.array([_example(row) for row in rows], pa.binary()))
+                for shard in range(num_shards):
+                    dealt = framed.take(pa.array(np.arange(shard, len(framed), num_shards)))
+                    files.append(split, shard, len(dealt), compress_records(dealt))
+        manifest = Manifest(shards=files.shards())
         (staging / MANIFEST_NAME).write_text(manifest.to_json())
     return manifest
 

@@ -1,84 +1,78 @@
-"""Sharded gzip TFRecords of several splits, written while the records come."""
+"""Sharded gzip TFRecords of several splits, of parts that are compressed elsewhere."""
 
 import contextlib
 import os
-import zlib
-from collections import deque
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from lockstep.components.example_gen.arrow_buffers import binary_buffers
+from lockstep.components.example_gen.gzip_parts import GzipPart, GzipWriter, compress_part
 from lockstep.components.record_manifest import Shard
 
-_GZIP_LEVEL = 1  # level 6 takes three times as long for a tenth less
-_GZIP_WBITS = 31  # zlib writes a gzip header without name or time, so equal records give equal files
-_NUM_THREADS = 2  # compression releases Python's lock
-_MAX_WAITING = 16  # parts of a batch between encoding and disk, some MB each
 
+class ShardFiles:
+    """The files of all splits, each written from its begin to its end, one file of a split at a time.
 
-class ShardWriter:
-    """Deals records to the files of their split; compresses and writes in threads of its own.
-
-    Records go to a split's files in turn, so that the files differ by at most one record. Use as a context manager:
-    on leaving the block all files are complete and on disk. ``write`` blocks while too much waits to be written.
+    Use as a context manager: on leaving the block all files are complete and on disk.
 
     Args:
       folder: Where ``Split-<name>`` folders are made; exists.
-      splits: Their names.
-      num_shards: Files of each split, 1 or more.
+      num_shards: Split -> its files, 1 or more.
     """
 
-    def __init__(self, folder: Path, splits: Sequence[str], num_shards: int) -> None:
+    def __init__(self, folder: Path, num_shards: Mapping[str, int]) -> None:
         self._folder = folder
-        self._counts = {split: [0] * num_shards for split in splits}
-        self._files: dict[str, list[_GzipFile]] = {}
-        self._threads = [ThreadPoolExecutor(1, "shards") for _ in range(_NUM_THREADS)]
-        self._waiting: deque[Future[None]] = deque()
+        self._counts = {split: [0] * number for split, number in num_shards.items()}
+        self._open: dict[str, tuple[int, IO[bytes], GzipWriter]] = {}
 
-    def __enter__(self) -> "ShardWriter":
-        for split, counts in self._counts.items():
+    def __enter__(self) -> "ShardFiles":
+        for split in self._counts:
             (self._folder / f"Split-{split}").mkdir()
-            self._files[split] = [_GzipFile(self._folder / self._name(split, i)) for i in range(len(counts))]
+            self._begin(split, 0)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
-                self._submit_all_finished()
+                for split, counts in self._counts.items():
+                    self._go_to(split, len(counts))
         finally:
-            for thread in self._threads:
-                thread.shutdown(wait=True, cancel_futures=True)
-            for file in (file for files in self._files.values() for file in files):
-                file.abandon()
+            for each in self._open.values():
+                with contextlib.suppress(OSError):  # what could not be flushed is being reported
+                    each[1].close()
 
-    def write(self, split: str, framed: pa.Array, order: npt.NDArray[np.int64]) -> None:
-        """Adds records to ``split``.
-
-        Args:
-          split: One of the splits.
-          framed: Records in TFRecord framing (binary).
-          order: Which of them, and in which order.
+    def append(self, split: str, shard: int, num_records: int, part: GzipPart) -> None:
+        """Adds records, in TFRecord framing and compressed, to a split's file: the same as before or a later one.
 
         Raises:
-          OSError: A file cannot be written, perhaps of an earlier call.
+          OSError: The file cannot be written.
         """
-        counts = self._counts[split]
-        begin = sum(counts) % len(counts)
-        for i, file in enumerate(self._files[split]):
-            rows = order[(i - begin) % len(counts) :: len(counts)]
-            if len(rows):
-                data, _ = binary_buffers(framed.take(pa.array(rows)))
-                counts[i] += len(rows)
-                self._submit(i, file.write, data)
+        self._go_to(split, shard)
+        self._counts[split][shard] += num_records
+        self._open[split][2].write(part)
+
+    def _go_to(self, split: str, shard: int) -> None:
+        while self._open[split][0] < shard:
+            i, file, writer = self._open[split]
+            writer.finish()
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
+            if i + 1 == len(self._counts[split]):
+                return
+            self._begin(split, i + 1)
+
+    def _begin(self, split: str, shard: int) -> None:
+        file = (self._folder / self._name(split, shard)).open("xb")
+        self._open[split] = shard, file, GzipWriter(file)
 
     def shards(self) -> dict[str, tuple[Shard, ...]]:
-        """Returns split -> its files with the records written so far; the sizes are final when all is written."""
+        """Returns split -> its files with the records written; to be called when the block was left."""
         return {
             split: tuple(self._shard(split, i, count) for i, count in enumerate(counts))
             for split, counts in self._counts.items()
@@ -89,36 +83,20 @@ class ShardWriter:
         return Shard(path=path, records=count, size=(self._folder / path).stat().st_size)
 
     def _name(self, split: str, i: int) -> str:
-        return f"Split-{split}/data_tfrecord-{i:05d}-of-{len(self._counts[split]):05d}.gz"
-
-    def _submit(self, shard: int, action: Any, *arguments: Any) -> None:
-        # A shard always goes to the same thread: its parts stay in order.
-        self._waiting.append(self._threads[shard % len(self._threads)].submit(action, *arguments))
-        while len(self._waiting) > _MAX_WAITING:
-            self._waiting.popleft().result()
-
-    def _submit_all_finished(self) -> None:
-        for files in self._files.values():
-            for i, file in enumerate(files):
-                self._submit(i, file.finish)
-        while self._waiting:
-            self._waiting.popleft().result()
+        return shard_name(split, i, len(self._counts[split]))
 
 
-class _GzipFile:
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("xb")
-        self._compressor = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WBITS)
+def shard_name(split: str, i: int, num_shards: int) -> str:
+    """Returns the name of a split's file ``i``, under the artifact's folder."""
+    return f"Split-{split}/data_tfrecord-{i:05d}-of-{num_shards:05d}.gz"
 
-    def write(self, data: "np.ndarray[Any, Any]") -> None:
-        self._file.write(self._compressor.compress(data.data))
 
-    def finish(self) -> None:
-        self._file.write(self._compressor.flush())
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
+def first_records(num_records: int, num_shards: int) -> npt.NDArray[np.int64]:
+    """Returns at which of a split's records each of its files begins, and the number of all; files differ by one."""
+    return np.arange(num_shards + 1, dtype=np.int64) * num_records // num_shards
 
-    def abandon(self) -> None:
-        with contextlib.suppress(OSError):  # what could not be flushed has been reported by the write that failed
-            self._file.close()
+
+def compress_records(framed: pa.Array) -> GzipPart:
+    """Returns records in TFRecord framing (binary) as a part of a file."""
+    data, _ = binary_buffers(framed)
+    return compress_part(data.data)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _CALLS_AHEAD = 2  # for each worker: one that it works on, and one that waits for it
+_IGNORED_FAILURES = 10**9  # without end
 _LARGE_TABLE_BYTES = 64 * 2**20
 
 
@@ -59,6 +60,11 @@ class Asynchronous:
 
         # Or a call to a worker that is gone waits for it for minutes.
         os.environ["GRPC_FAIL_FAST"] = "use_caller"
+        # A worker's death may look like a fault of the parameter server that it spoke to, or like an unknown one. By
+        # itself TensorFlow ends the coordinator at the third of the first kind in all its life, and at any of the
+        # second. Whether a parameter server is dead is known to the supervisor, which starts the group again then.
+        os.environ["TF_COORDINATOR_IGNORE_TRANSIENT_PS_FAILURES"] = str(_IGNORED_FAILURES)
+        os.environ["TF_PS_HANDLE_UNKNOWN_ERROR"] = "1"
         self._options, self._meter = options, meter
         resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
         self._strategy = tf.distribute.ParameterServerStrategy(resolver)

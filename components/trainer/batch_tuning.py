@@ -16,7 +16,7 @@ from pathlib import Path
 from lockstep.components.errors import StepFailed
 from lockstep.components.trainer.executor import train
 from lockstep.components.trainer.heartbeat import WorkerEvent
-from lockstep.components.trainer.launchers import WorkerGroup, WorkerStatus
+from lockstep.components.trainer.launchers import WorkerGroup, WorkerStatus, memory
 from lockstep.components.trainer.launchers.local import LocalLauncher
 from lockstep.components.trainer.spec import TrainSpec
 
@@ -125,6 +125,7 @@ def try_batch(spec: TrainSpec, batch_size: int, *, budget_bytes: int, timeout_s:
             max_restarts=0,
             validate_every=None,
             early_stopping=None,
+            standby=False,
         )
     except ValueError as e:
         return Trial(batch_size=batch_size, examples_per_s=None, peak_bytes=0, problem=str(e))
@@ -158,16 +159,7 @@ def try_batch(spec: TrainSpec, batch_size: int, *, budget_bytes: int, timeout_s:
 
 def free_bytes() -> int:
     """Returns how much memory new processes may take: what the kernel has, or less if a control group allows less."""
-    meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
-    free = [int(meminfo["MemAvailable"].split()[0]) * 1024]
-    for limit, used in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
-        with contextlib.suppress(OSError, ValueError):  # another version of control groups, or no limit: "max"
-            group = Path("/sys/fs/cgroup")
-            free.append(int((group / limit).read_text()) - int((group / used).read_text()))
-    return int(_FREE_SHARE * max(0, min(free)))
+    return int(_FREE_SHARE * memory.free_bytes())
 
 
 def _rate(trial: Trial) -> float:

@@ -22,6 +22,7 @@ from lockstep.components.trainer.launchers import Launcher
 from lockstep.components.trainer.launchers.local import LocalLauncher
 from lockstep.components.trainer.records import count_all
 from lockstep.components.trainer.spec import RunFiles, RunFn, TrainSpec, worker_command
+from lockstep.components.trainer.standby import standby_command
 from lockstep.components.trainer.step import TrainStep
 from lockstep.components.trainer.summary import (
     SUMMARY_NAME,
@@ -103,7 +104,12 @@ def train(spec: TrainSpec, *, launcher: Launcher | None = None) -> TrainingOutco
     files.spec_path.write_text(spec.to_json(), encoding="utf-8")
     options = spec.options
     supervisor = Supervisor(
-        launcher=launcher or LocalLauncher(base_port=options.base_port, devices_per_worker=options.num_devices),
+        launcher=launcher
+        or LocalLauncher(
+            base_port=options.base_port,
+            devices_per_worker=options.num_devices,
+            standby_command=standby_command(),
+        ),
         options=spec.options,
         run_dir=files.run_dir,
         command=lambda attempt: worker_command(spec_path=files.spec_path, attempt=attempt),

@@ -100,6 +100,9 @@ class TrainOptions:
       restart_delay_s: Seconds before the second restart in a row between which no checkpoint was written, doubled
         before each further one; the first comes at once. 0 never waits.
       max_restart_delay_s: Longest such wait, in seconds, 0 or more.
+      standby: Whether processes that have loaded TensorFlow are kept ready after half a minute of training, one for
+        each worker, so that a restart comes seconds sooner. Each takes some 350 MB; where memory is scarce there are
+        none.
       start_timeout_s: Seconds from the start of a worker to its first step.
       heartbeat_timeout_s: Seconds without a heartbeat after which a training worker counts as stuck and the group is
         started again.
@@ -153,6 +156,7 @@ class TrainOptions:
     restart_window_s: float = 3600.0
     restart_delay_s: float = 1.0
     max_restart_delay_s: float = 60.0
+    standby: bool = True
     start_timeout_s: float = 120.0
     heartbeat_timeout_s: float = 60.0
     attempt_timeout_s: float | None = None

@@ -50,6 +50,7 @@ _PROGRESS_S = 0.5
 _FULL_BYTES = 16 << 10  # where the logs are: on a full disk a worker cannot even say why it ends
 _NAMES = {"worker": "worker {}", "chief": "the coordinator", "ps": "parameter server {}"}
 _NUM_EARLIER = 3  # attempts told beside the last one
+_READY_AFTER_S = 30.0  # of training: a short one does not pay for processes that it never needs
 _EXIT_GRACE_S = 10.0  # from the last worker's `done` to the end of its process: more is a hang at interpreter exit
 
 _logger = logging.getLogger(__name__)
@@ -114,12 +115,12 @@ class Supervisor:
         self._begin_s, self._loss, self._attempts = self._clock(), None, []
         self._num_workers, self._policy = self._options.most_workers, RestartPolicy(self._options)
         self._furthest_step = 0
-        with _caught_signals() as signals:
+        with _caught_signals() as signals, contextlib.closing(_Readiness(self._launcher, self._options)) as readiness:
             while True:
                 number = len(self._attempts) + 1
                 self._replacements = []
                 try:
-                    outcome = self._run_attempt(number, signals)
+                    outcome = self._run_attempt(number, signals, readiness)
                 finally:
                     self._launcher.stop()
                 signals.raise_if_caught(self._run_dir)  # it came in the last moment
@@ -131,7 +132,7 @@ class Supervisor:
                     self._note_restart(outcome, delay_s=self._policy.delay_s)
                 self._wait(self._policy.delay_s, signals)
 
-    def _run_attempt(self, number: int, signals: "_Signals") -> "_Finished | Failure":
+    def _run_attempt(self, number: int, signals: "_Signals", readiness: "_Readiness") -> "_Finished | Failure":
         start_s = self._clock()
         group = WorkerGroup(
             command=self._command(number),
@@ -152,7 +153,7 @@ class Supervisor:
         progress = _ProgressReport(options=self._options, changes=self._changes)
         if number == 1:
             _progress.info("starting %d worker%s", self._num_workers, "" if self._num_workers == 1 else "s")
-        failure = self._start(group) or self._watch(watch, progress, signals)
+        failure = self._start(group) or self._watch(watch, progress, signals, readiness)
         if watch.chief is not None:
             self._loss = watch.chief.loss
         self._attempts.append(
@@ -193,7 +194,9 @@ class Supervisor:
         self._furthest_step = max(step, self._furthest_step)
         return got_on
 
-    def _watch(self, watch: GroupWatch, progress: "_ProgressReport", signals: "_Signals") -> Failure | None:
+    def _watch(
+        self, watch: GroupWatch, progress: "_ProgressReport", signals: "_Signals", readiness: "_Readiness"
+    ) -> Failure | None:
         """Returns when the group is done (None) or has failed."""
         done_s: float | None = None
         while True:
@@ -204,6 +207,7 @@ class Supervisor:
             if failure is not None and not self._replaces(failure, watch):
                 return failure
             progress.report(watch, now_s)
+            readiness.update(watch, self._num_workers, now_s)
             if watch.is_done:
                 done_s = now_s if done_s is None else done_s
                 if watch.has_ended:
@@ -314,6 +318,28 @@ class _Finished:
 
     done: tuple[WorkerEvent, ...]
     examples_per_s: float | None
+
+
+class _Readiness:
+    """Has the launcher keep processes ready for the next start, as soon as training has gone on for a while."""
+
+    def __init__(self, launcher: Launcher, options: TrainOptions) -> None:
+        self._launcher = launcher
+        self._options = options
+        self._next_s = 0.0
+
+    def update(self, watch: GroupWatch, num_workers: int, now_s: float) -> None:
+        since_s = watch.training_since_s
+        if not self._options.standby or since_s is None or watch.is_exporting or watch.is_done:
+            return
+        if now_s < max(self._next_s, since_s + _READY_AFTER_S):
+            return
+        self._next_s = now_s + _READY_AFTER_S
+        # Under parameter_server a worker alone is what is replaced most often.
+        self._launcher.prepare(1 if self._options.strategy == "parameter_server" else num_workers)
+
+    def close(self) -> None:
+        self._launcher.prepare(0)
 
 
 class _ProgressReport:

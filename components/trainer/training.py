@@ -2,15 +2,13 @@
 
 import dataclasses
 import json
-import logging
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 from tensorflow_transform.output_wrapper import TFTransformOutput
 
@@ -20,6 +18,7 @@ from lockstep.components.trainer import example_weights, loop, models, strategie
 from lockstep.components.trainer.checkpoint import Checkpoints
 from lockstep.components.trainer.devices import limit_threads
 from lockstep.components.trainer.evaluation import Evaluation, evaluate
+from lockstep.components.trainer.event_log import EventLog
 from lockstep.components.trainer.export import export, serving_columns
 from lockstep.components.trainer.heartbeat import Reporter, one_line
 from lockstep.components.trainer.learning_rate import learning_rate_of
@@ -27,14 +26,8 @@ from lockstep.components.trainer.outputs import check_output
 from lockstep.components.trainer.records import Records
 from lockstep.components.trainer.spec import SYNCHRONOUS, RunFiles, TrainSpec
 from lockstep.components.trainer.task import Task
-from lockstep.components.trainer.usage import GroupMeter, Shares, peak_memory_mb, read_mb
+from lockstep.components.trainer.usage import GroupMeter, peak_memory_mb, read_mb
 from lockstep.components.trainer.validation import Validator
-
-_log = logging.getLogger(__name__)
-
-# Steps between two points of the loss curve: an event costs as much time as a step of a small model.
-_EVENT_STEPS = 10
-_EVENT_S = 0.05  # and seconds, where many steps are made
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -113,37 +106,7 @@ class Training:
     def train(self) -> loop.TrainingResult:
         """Trains up to ``options.num_steps``, or to where validations end it; see ``loop.train``."""
         self._reporter.say("training", step=self._first_step)
-        writer = self._event_writer()
-
-        written_s = 0.0
-
-        def on_call(step: int, losses: "np.ndarray[Any, Any]", rate: float | None) -> None:
-            nonlocal written_s
-            self._step = step
-            now_s = time.monotonic()
-            if rate is None and (step % _EVENT_STEPS >= len(losses) or now_s - written_s < _EVENT_S):
-                return
-            written_s = now_s
-            with writer.as_default(step):
-                tf.summary.scalar("train/loss", float(losses.mean()))
-                if self._learning_rate is not None:
-                    tf.summary.scalar("train/learning_rate", self._learning_rate(step))
-                if rate is not None:
-                    tf.summary.scalar("train/examples_per_s", rate)
-
-        def on_beat(step: int, shares: Sequence[Shares]) -> None:
-            with writer.as_default(step):
-                for worker, share in enumerate(shares):
-                    for name, value in {"input_share": share.input_share, **dataclasses.asdict(share.usage)}.items():
-                        if value is not None:
-                            tf.summary.scalar(f"{name}/worker-{worker}", value)
-
-        def on_validation(step: int, metrics: Mapping[str, float]) -> None:
-            _log.info("validation after step %d: %s", step, metrics)
-            with writer.as_default(step):
-                for name, value in metrics.items():
-                    tf.summary.scalar(f"validation/{name}", value)
-
+        events = self._events()
         try:
             result = loop.train(
                 self._engine,
@@ -153,16 +116,16 @@ class Training:
                 first_step=self._first_step,
                 reporter=self._reporter,
                 before_save=self._engine.before_save,
-                on_call=on_call,
+                on_call=events.on_call,
                 meter=self._meter,
-                on_beat=on_beat,
+                on_beat=events.on_beat,
                 trace_dir=self._spec.tensorboard_dir if self._task.is_chief else None,
                 validator=self._validator,
-                on_validation=on_validation,
+                on_validation=events.on_validation,
             )
         except tf.errors.OpError as e:
             raise example_weights.as_data_error(e) or e from e
-        writer.close()
+        events.close()
         self._seconds["train"] = result.train_s
         if self._validator is not None:
             self._validator.restore_best()
@@ -285,10 +248,8 @@ class Training:
         feature_spec = self._transform_output.transformed_feature_spec()
         return Records(files, feature_spec, self._spec.label, self._spec.options.weight_column)
 
-    def _event_writer(self) -> "tf.summary.SummaryWriter":
-        if not self._task.is_chief:
-            return tf.summary.create_noop_writer()
-        return tf.summary.create_file_writer(self._spec.tensorboard_dir)
+    def _events(self) -> EventLog:
+        return EventLog(self._spec.tensorboard_dir if self._task.is_chief else None, self._learning_rate)
 
     def _evaluate(self, step: int) -> dict[str, float]:
         if not self._spec.eval_files:
@@ -300,10 +261,9 @@ class Training:
             self._spec.label_kind,
             on_batch=lambda: self._reporter.beat(step=step),
         )
-        with self._event_writer().as_default(step):
-            for name, value in metrics.items():
-                tf.summary.scalar(f"eval/{name}", value)
-            tf.summary.flush()
+        events = self._events()
+        events.write(step, {f"eval/{name}": value for name, value in metrics.items()})
+        events.close()
         return metrics
 
 

@@ -27,6 +27,7 @@ _WATCHING_OPTIONS = (
     "restart_window_s",
     "restart_delay_s",
     "max_restart_delay_s",
+    "standby",
     "start_timeout_s",
     "heartbeat_timeout_s",
     "attempt_timeout_s",

@@ -99,6 +99,7 @@ def render(run: RunRecord) -> str:
         state_word=_WORDS.get(run.state, run.state),
         tone=STATES.get(run.state, "failed"),
         sentence=sentence(run, str(known.get("evaluation", {}).get("reason", ""))),
+        further="\n".join(run.message.strip().splitlines()[1:]),
         took=seconds(run.seconds),
         tiles=tiles(run, known),
         sections=sections,
@@ -111,8 +112,8 @@ def render(run: RunRecord) -> str:
 
 def sentence(run: RunRecord, reason: str = "") -> str:
     """Returns what came of the run, in one sentence; of one that is done, with what decided about the model."""
-    if run.message:
-        text = run.message.strip()
+    if run.message.strip():
+        text = run.message.strip().splitlines()[0]
         if run.state == "done" and reason:
             text += f": {reason}"
     elif run.state == "running":

@@ -16,6 +16,7 @@ _FIGURES = {
     "large, 1 worker": 3_000.0,
     "large, 2 workers": 3_300.0,
     "recovery": 8.04,
+    "recovery, standby": 3.04,
     "checkpoint, small": 0.03,
     "checkpoint, large": 0.6,
 }

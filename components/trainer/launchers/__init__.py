@@ -103,6 +103,12 @@ class Launcher(Protocol):
           StepFailed: It cannot be started.
         """
 
+    def prepare(self, count: int) -> None:
+        """Keeps up to ``count`` processes ready that later starts take, so that those come sooner; 0 ends them.
+
+        Does not block; may do nothing.
+        """
+
     def stop(self) -> None:
         """Ends every worker of the group by force, with the processes it started, and waits until they are gone.
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from lockstep.components.errors import StepFailed
 from lockstep.components.trainer.launchers import TooFewPlaces, WorkerGroup, WorkerStatus, gpus
+from lockstep.components.trainer.launchers.assignment import Assignment
+from lockstep.components.trainer.launchers.standbys import Standbys
 from lockstep.components.trainer.spec import RunFiles
 
 __all__ = ["LocalLauncher"]
@@ -38,12 +40,20 @@ class LocalLauncher:
       base_port: The workers listen on this TCP port and the ones after it; None takes free ones, others at every
         start. A port that somebody else takes between the choice and its use costs an attempt.
       devices_per_worker: So many of the machine's GPUs each worker sees, none shared; all of the CPU without any GPU.
+      standby_command: Of the processes that ``prepare`` keeps, see ``standby``; None keeps none.
     """
 
-    def __init__(self, *, base_port: int | None = None, devices_per_worker: int = 1) -> None:
+    def __init__(
+        self,
+        *,
+        base_port: int | None = None,
+        devices_per_worker: int = 1,
+        standby_command: tuple[str, ...] | None = None,
+    ) -> None:
         self._base_port = base_port
         self._devices_per_worker = devices_per_worker
         self._workers: list[_Worker] = []
+        self._standbys = Standbys(standby_command)
 
     def start(self, group: WorkerGroup) -> None:
         """Starts every worker, or none.
@@ -63,7 +73,7 @@ class LocalLauncher:
         ports = self._choose_ports(len(group.members))
         try:
             for number in range(len(group.members)):
-                self._workers.append(_start_worker(_Place(group, number, tuple(ports), dealt)))
+                self._workers.append(_start_worker(_Place(group, number, tuple(ports), dealt), self._standbys))
         except OSError as e:
             started = len(self._workers)
             self.stop()
@@ -88,9 +98,14 @@ class LocalLauncher:
         old = self._workers[worker]
         _kill([old])
         try:
-            self._workers[worker] = _start_worker(dataclasses.replace(old.place, start=old.place.start + 1))
+            place = dataclasses.replace(old.place, start=old.place.start + 1)
+            self._workers[worker] = _start_worker(place, self._standbys)
         except OSError as e:
             raise StepFailed(f"workers cannot be started on this machine: {e}") from e
+
+    def prepare(self, count: int) -> None:
+        """Keeps so many processes ready, fewer where memory is short."""
+        self._standbys.keep(count)
 
     def stop(self) -> None:
         """Kills the sessions of all workers with SIGKILL: TensorFlow swallows SIGTERM.
@@ -189,12 +204,20 @@ class _Worker:
             ) from e
 
 
-def _start_worker(place: _Place) -> _Worker:
+def _start_worker(place: _Place, standbys: Standbys) -> _Worker:
     worker_dir = RunFiles(place.group.run_dir).worker_dir(place.number)
     worker_dir.mkdir(parents=True, exist_ok=True)
     log_path = place.group.log_path(place.number, place.start)
     log_path.unlink(missing_ok=True)  # events of an earlier run would be taken for this one's
     with log_path.open("ab") as log:  # appending: standard output and error must not overwrite each other
+        assignment = Assignment(
+            command=place.group.command,
+            environment=place.environment,
+            folder=str(worker_dir.absolute()),
+            log_path=str(log_path.absolute()),
+        )
+        if (ready := standbys.take(assignment)) is not None:
+            return _Worker(place, ready, log_path)
         process = subprocess.Popen(
             place.group.command,
             cwd=worker_dir,

@@ -1,13 +1,28 @@
 """Files of records: even, repeatable, whole or not at all."""
 
+import contextlib
+import gzip
+import io
+import itertools
+import random
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from lockstep.components.errors import DataError, StepFailed
+from lockstep.components.example_gen import csv_text, record_parts
+from lockstep.components.example_gen import ingest as ingest_module
+from lockstep.components.example_gen.gzip_parts import GzipWriter, compress_part
+from lockstep.components.example_gen.ingest import ingest
+from lockstep.components.example_gen.options import DataOptions, Requirements
+from lockstep.components.example_gen.process_pool import ProcessPool, ThisProcess
+from lockstep.components.example_gen.record_origins import iterate_origins, read_origins
 from lockstep.components.record_manifest import Manifest, published_folder
 from tests.components.example_gen.conftest import Ingested, read_rows
 
@@ -61,6 +76,104 @@ def test_a_failure_on_the_last_row_leaves_nothing(ingest_text: Ingest, tmp_path:
     with pytest.raises(DataError):
         ingest_text("id,t\n" + f"1,{'long ' * 400}\n" * 3000 + "x,y\n", types={"id": "int"})
     assert list((tmp_path / "examples-1").iterdir()) == []
+
+
+def test_a_sorted_file_of_many_units_is_mixed_throughout(ingest_text: Ingest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though no unit, bucket or run holds more than a small part of it."""
+    monkeypatch.setattr(csv_text, "UNIT_BYTES", 4000)
+    monkeypatch.setattr(csv_text, "_PIECE_BYTES", 1000)
+    monkeypatch.setattr(record_parts, "_RUN_BYTES", 10_000)
+    monkeypatch.setattr(ingest_module, "_BUCKET_BYTES", 10_000)
+    result = ingest_text(_text(6000), num_shards=2)
+    ids = [row["id"][0] for row in result.rows()]
+    assert sorted(ids) == list(range(6000))
+    for begin in range(0, 6000, 300):
+        part = ids[begin : begin + 300]
+        assert 2000 < sum(part) / len(part) < 4000
+        assert min(part) < 1500
+        assert max(part) > 4500
+
+
+def test_equal_rows_do_not_come_side_by_side(ingest_text: Ingest) -> None:
+    """A shuffle by the hash of the values would put them there."""
+    result = ingest_text("label\n" + "0\n" * 1000 + "1\n" * 1000)
+    labels = [row["label"][0] for row in result.rows()]
+    assert 900 < sum(a != b for a, b in itertools.pairwise(labels)) < 1100
+
+
+def test_without_shuffle_the_order_of_the_files_is_kept(ingest_text: Ingest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From shard to shard, and over units."""
+    monkeypatch.setattr(csv_text, "UNIT_BYTES", 4000)
+    monkeypatch.setattr(csv_text, "_PIECE_BYTES", 1000)
+    result = ingest_text(_text(3000), num_shards=3, shuffle=False, keep_origin=True)
+    assert [row["id"][0] for row in result.rows()] == list(range(3000))
+    assert [origin.position for origin in iterate_origins(str(result.folder), "all")] == list(range(2, 3002))
+
+
+def test_the_number_of_processes_does_not_show_in_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One, two, or this one alone: byte for byte."""
+    monkeypatch.setattr(ingest_module, "_SMALL_INPUT_BYTES", 0)
+    (tmp_path / "a.csv").write_text(_text(3000))
+    (tmp_path / "b.csv").write_text(_text(100))
+    data = DataOptions(path=str(tmp_path), keep_origin=True)
+    contents = []
+    for number, workers in enumerate((ThisProcess(), ProcessPool(1), ProcessPool(2))):
+        folder = tmp_path / f"out-{number}"
+        with contextlib.closing(workers):
+            files = [str(tmp_path / name) for name in ("a.csv", "b.csv")]
+            ingest(files, data, folder, Requirements(), workers=workers)
+        contents.append({str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()})
+    assert contents[0] == contents[1] == contents[2]
+
+
+def test_origins_are_those_of_the_records(ingest_text: Ingest) -> None:
+    """Record by record; a line is that of the file, and the row of it can be named."""
+    result = ingest_text("id,t\n" + "".join(f'{i},"a\nb"\n' for i in range(200)), num_shards=2, keep_origin=True)
+    for shard in result.manifest.shards["all"]:
+        ids = [row["id"][0] for row in read_rows(result.folder / shard.path)]
+        origins = read_origins(str(result.folder), shard.path)
+        assert [origin.position for origin in origins] == [2 + 2 * i for i in ids]
+        assert str(origins[0]).endswith(f"rows.csv:{2 + 2 * ids[0]}")
+        assert read_origins(str(result.folder), shard.path, [3, 1]) == [origins[3], origins[1]]
+    with pytest.raises(DataError, match="no record 100; it holds 100"):
+        read_origins(str(result.folder), result.manifest.shards["all"][0].path, [100])
+    with pytest.raises(DataError, match=r"set data\.keep_origin: true"):
+        read_origins(str(ingest_text("a\n1\n").folder), "Split-all/data_tfrecord-00000-of-00001.gz")
+
+
+def test_shards_are_of_about_the_size_asked_for(ingest_text: Ingest) -> None:
+    """Compressed, within a quarter; a small split has one."""
+    generator = random.Random(1)
+    text = "id,t\n" + "".join(f"{i},{generator.randbytes(300).hex()}\n" for i in range(20_000))
+    result = ingest_text(text, splits={"train": 999, "eval": 1}, target_shard_mb=1)
+    sizes = [shard.size for shard in result.manifest.shards["train"]]
+    assert len(sizes) > 3
+    assert all(0.75 * 2**20 < size < 1.25 * 2**20 for size in sizes)
+    assert len(result.manifest.shards["eval"]) == 1
+
+
+def test_a_shard_is_one_gzip_member(ingest_text: Ingest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many parts: its last bytes are the length of all, which readers check."""
+    monkeypatch.setattr(record_parts, "_RUN_BYTES", 1000)
+    result = ingest_text(_text(1000))
+    content = (result.folder / result.manifest.shards["all"][0].path).read_bytes()
+    decompressor = zlib.decompressobj(31)
+    records = decompressor.decompress(content)
+    assert decompressor.eof
+    assert not decompressor.unused_data
+    assert int.from_bytes(content[-4:], "little") == len(records)
+
+
+@given(st.lists(st.binary(max_size=50), max_size=6))
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_parts_are_one_stream(contents: list[bytes]) -> None:
+    """Also of empty ones; gzip checks sum and length."""
+    file = io.BytesIO()
+    writer = GzipWriter(file)
+    for content in contents:
+        writer.write(compress_part(content))
+    writer.finish()
+    assert gzip.decompress(file.getvalue()) == b"".join(contents)
 
 
 _FULL_DISK = """

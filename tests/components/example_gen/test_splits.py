@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from lockstep.components.errors import DataError
-from lockstep.components.example_gen.ingest import assign_splits
 from lockstep.components.example_gen.row_hash import hash_rows
+from lockstep.components.example_gen.splits import assign_splits
 from tests.components.example_gen.conftest import Ingested
 
 Ingest = Callable[..., Ingested]

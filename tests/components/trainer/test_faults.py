@@ -15,6 +15,7 @@ from lockstep.components.trainer.heartbeat import WorkerEvent
 from lockstep.components.trainer.launchers import WorkerGroup, WorkerStatus
 from lockstep.components.trainer.launchers.local import LocalLauncher
 from lockstep.components.trainer.spec import RunFiles, TrainSpec
+from lockstep.components.trainer.standby import standby_command
 from lockstep.components.trainer.summary import TrainingOutcome
 from lockstep.components.trainer.worker_range import WorkerRange
 from tests.components.trainer.conftest import NUM_TRAIN, MakeSpec
@@ -58,14 +59,17 @@ class Saboteur(LocalLauncher):
     """Does one fault in each attempt, in their order, and none when all are done."""
 
     def __init__(self, *faults: Fault) -> None:
-        super().__init__()
+        super().__init__(standby_command=standby_command())
         self._faults = list(faults)
         self.pids: list[int] = []
 
     def start(self, group: WorkerGroup) -> None:
-        """Starts as usual."""
+        """Starts as usual; the next start takes processes that are kept ready from now on."""
         super().start(group)
         self.pids += [worker.process.pid for worker in self._workers]
+        if self._faults:
+            self.prepare(group.num_workers)
+            self.pids += self._standbys.waiting
         self._fault = self._faults.pop(0) if self._faults else None
 
     def poll(self) -> tuple[WorkerStatus, ...]:

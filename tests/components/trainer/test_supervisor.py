@@ -54,6 +54,7 @@ class ScriptedLauncher:
         self._exit_codes: dict[int, int] = {}
         self._start_s = 0.0
         self.calls: list[str] = []
+        self.prepared: list[tuple[float, int]] = []
         self.commands: list[tuple[str, ...]] = []
 
     def start(self, group: WorkerGroup) -> None:
@@ -94,6 +95,10 @@ class ScriptedLauncher:
         script = self._replacements.pop(0)
         self._scripts[worker] = [(elapsed_s + after_s, what) for after_s, what in script]
         self._exit_codes.pop(worker, None)
+
+    def prepare(self, count: int) -> None:
+        """Notes when it was called."""
+        self.prepared.append((self._clock() - self._start_s, count))
 
     def stop(self) -> None:
         """Notes that it was called."""
@@ -664,6 +669,31 @@ def test_a_launcher_with_fewer_places_makes_the_group_smaller(
             supervisor.run()
     else:
         assert [attempt.num_workers for attempt in supervisor.run().attempts] == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"workers": 2}, [(33, 2), (63, 2), (0, 0)]),
+        ({"workers": 2, "standby": False}, [(0, 0)]),
+        (PARAMETER_SERVER, [(33, 1), (63, 1), (0, 0)]),
+    ],
+)
+def test_processes_are_kept_ready_once_training_goes_on(
+    tmp_path: Path, options: dict[str, Any], expected: list[tuple[int, int]]
+) -> None:
+    """After half a minute of it, topped up each half minute, and ended with it, whatever ends it."""
+    scripts: list[Script] = [[*training(0, until_s=80), (80.2, event("failed", 0, message="x", user_error=True))]]
+    scripts += [serving(1, until_s=90), serving(2, until_s=90), serving(3, until_s=90)]
+    if "strategy" not in options:
+        scripts = [scripts[0], training(1, until_s=90)]
+    run = training_of(tmp_path, scripts, **options)
+    with pytest.raises(ConfigurationError):
+        run.run()
+    times = [round(at_s) for at_s, _ in run.launcher.prepared]
+    assert [(at_s if count else 0, count) for at_s, (_, count) in zip(times, run.launcher.prepared, strict=True)] == (
+        expected
+    )
 
 
 def test_progress_is_told_at_most_twice_a_second(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

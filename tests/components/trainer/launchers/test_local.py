@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.components.errors import StepFailed
-from lockstep.components.trainer.launchers import WorkerGroup, WorkerStatus
+from lockstep.components.trainer.launchers import WorkerGroup, WorkerStatus, memory
 from lockstep.components.trainer.launchers.local import LocalLauncher
 
 # What every worker of these tests does: it ends when its standard input is closed, as a real one does.
@@ -333,3 +333,101 @@ def test_a_replaced_process_has_its_place_and_a_log_of_its_own(tmp_path: Path, l
     assert [status.exit_code for status in statuses] == [None] * 4
     assert statuses[2].log_path == tmp_path / "worker-1.attempt-1.2.log"
     assert statuses[3].log_path == tmp_path / "ps-0.attempt-1.log"
+
+
+# Waits as a real one does, but has nothing to load; becomes what the assignment says by running its program.
+STANDBY = """
+import os, sys
+from lockstep.components.trainer.launchers.assignment import Assignment
+line = b""
+while not line.endswith(b"\\n"):
+    byte = os.read(0, 1)
+    if not byte:
+        os._exit(3)
+    line += byte
+assignment = Assignment.from_line(line)
+assignment.take()
+print("ready since before", flush=True)
+exec(assignment.command[-1])
+"""
+PLACE = WATCH_STDIN + (
+    "print(os.getpid(), os.getsid(0), os.getcwd(), os.environ['TF_CONFIG'], flush=True)\nthreading.Event().wait()"
+)
+
+
+@pytest.fixture
+def prepared() -> Iterator[LocalLauncher]:
+    """A launcher that keeps two processes ready."""
+    launcher = LocalLauncher(standby_command=(sys.executable, "-c", STANDBY))
+    launcher.prepare(2)
+    yield launcher
+    launcher.stop()
+    launcher.prepare(0)
+
+
+def standby_pids(launcher: LocalLauncher) -> list[int]:
+    """The processes that are ready."""
+    return list(launcher._standbys.waiting)
+
+
+def test_a_process_that_is_ready_becomes_a_worker(prepared: LocalLauncher, tmp_path: Path) -> None:
+    """With its place, folder, session, log and environment as any other; those that are left over stay ready."""
+    first, second = standby_pids(prepared)
+    prepared.start(group(tmp_path, PLACE, attempt=2))
+    lines = lines_of(prepared, 0, 2)
+    pid, session, folder, config = lines[1].split(maxsplit=3)
+    assert lines[0] == "ready since before"
+    assert int(pid) == int(session) == first
+    assert folder == str(tmp_path / "worker-0")
+    assert json.loads(config)["task"] == {"type": "worker", "index": 0}
+    assert (tmp_path / "worker-0.attempt-2.log").read_text().splitlines() == lines
+    assert standby_pids(prepared) == [second]
+    prepared.stop()
+    assert not is_alive(first)
+    assert is_alive(second)
+    prepared.prepare(0)
+    assert not is_alive(second)
+
+
+def test_what_is_not_ready_is_started_anew(prepared: LocalLauncher, tmp_path: Path) -> None:
+    """One that ended while it waited is passed over, and none are kept any more: perhaps memory ran out."""
+    first, second = standby_pids(prepared)
+    os.kill(first, signal.SIGKILL)
+    until(lambda: not is_alive(first))
+    prepared.start(group(tmp_path, PLACE, num_workers=2))
+    assert lines_of(prepared, 0, 2)[1].split()[0] == str(second)
+    log_path = tmp_path / "worker-1.attempt-1.log"
+    until(lambda: log_path.read_text().endswith("\n"))
+    assert int(log_path.read_text().split()[0]) not in (first, second)
+    prepared.prepare(1)
+    os.kill(standby_pids(prepared)[0], signal.SIGKILL)
+    until(lambda: not is_alive(standby_pids(prepared)[0]))
+    prepared.prepare(1)
+    assert standby_pids(prepared) == []
+
+
+def test_a_replaced_process_takes_a_ready_one(prepared: LocalLauncher, tmp_path: Path) -> None:
+    """Alone, with a log of its own."""
+    prepared.prepare(0)
+    prepared.start(group(tmp_path, PLACE))
+    prepared.prepare(1)
+    (ready,) = standby_pids(prepared)
+    prepared.replace(0)
+    assert lines_of(prepared, 0, 2)[1].split()[0] == str(ready)
+    assert (tmp_path / "worker-0.attempt-1.2.log").exists()
+
+
+def test_none_are_kept_where_memory_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restart that is seconds slower is better than a worker that the system kills."""
+    for free in (100 << 20, OSError("no /proc")):
+
+        def free_bytes(free: int | OSError = free) -> int:
+            if isinstance(free, OSError):
+                raise free
+            return free
+
+        monkeypatch.setattr(memory, "free_bytes", free_bytes)
+        launcher = LocalLauncher(standby_command=(sys.executable, "-c", STANDBY))
+        launcher.prepare(2)
+        assert standby_pids(launcher) == []
+    assert LocalLauncher().prepare(2) is None
