@@ -13,9 +13,8 @@ import numpy.typing as npt
 MAX_RECORD_BYTES = 128 << 20
 """A longer record counts as one with a quote that is never closed; it bounds the memory of a file with such a quote."""
 
-_QUOTE, _LF, _CR = b'"\n\r'
+_LF, _CR = b"\n\r"
 _FIRST_WINDOW_BYTES = 64 << 10
-_QUOTING = 'write a cell that holds quotes as "5"" pipe": in quotes, its own quotes doubled'
 
 _Bytes = npt.NDArray[np.uint8]
 _Places = npt.NDArray[np.int64]
@@ -55,11 +54,13 @@ class RecordCutter:
     Args:
       delimiter: One byte.
       line: Number of the line with which the text begins.
+      quote: One byte; empty where no character encloses cells.
     """
 
-    def __init__(self, delimiter: str, line: int = 1) -> None:
+    def __init__(self, delimiter: str, line: int = 1, *, quote: str = '"') -> None:
         self._edges = np.zeros(256, np.bool_)
-        self._edges[[ord(delimiter), _CR, _LF, _QUOTE]] = True
+        self._edges[[ord(delimiter), _CR, _LF, *map(ord, quote)]] = True
+        self._quote = quote
         self._rest = b""
         self.line = line
         self.consumed = 0
@@ -110,7 +111,7 @@ class RecordCutter:
     def _scan(self, data: _Bytes, *, last: bool) -> tuple[_Places, _Places, int, str | None]:
         """Returns of the records before the first fault: ends, lines before each, lines in all; and the fault."""
         breaks = _line_breaks(data, last=last)
-        quotes = np.flatnonzero(data == _QUOTE)
+        quotes = np.flatnonzero(data == ord(self._quote)) if self._quote else np.zeros(0, np.int64)
         problem: str | None = None
         ends = breaks + 1
         if len(quotes):
@@ -135,6 +136,8 @@ class RecordCutter:
 
     def _bad_quote(self, data: _Bytes, quotes: _Places, *, last: bool) -> tuple[int, str] | None:
         """Returns position and kind of the first misplaced quote."""
+        q = self._quote
+        quoting = f"write a cell that holds quotes as {q}5{q}{q} pipe{q}: in quotes, its own quotes doubled"
         opening, closing = quotes[::2], quotes[1::2]
         previous = np.where(opening > 0, data[opening - 1], _LF)
         bad_opening = opening[~self._edges[previous]]
@@ -142,11 +145,11 @@ class RecordCutter:
         following = data[np.minimum(closing + 1, len(data) - 1)]
         bad_closing = closing[~self._edges[following] & (closing + 1 < len(data))]
         if len(bad_opening) and (not len(bad_closing) or bad_opening[0] < bad_closing[0]):
-            return int(bad_opening[0]), f"a quote within an unquoted cell; {_QUOTING}"
+            return int(bad_opening[0]), f"a quote within an unquoted cell; {quoting}"
         if len(bad_closing):
-            return int(bad_closing[0]), f"text after a closing quote; {_QUOTING}"
+            return int(bad_closing[0]), f"text after a closing quote; {quoting}"
         if len(quotes) % 2 and last:
-            return int(quotes[-1]), f"a quote is opened here and never closed; {_QUOTING}"
+            return int(quotes[-1]), f"a quote is opened here and never closed; {quoting}"
         return None
 
 

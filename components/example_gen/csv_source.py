@@ -24,8 +24,6 @@ from lockstep.components.example_gen.source import FaultList, RowBatch, missing_
 
 _log = logging.getLogger(__name__)
 
-_QUOTED = re.compile(rb'"[^"]*"')
-
 
 class CsvSource:
     """Reads CSV files twice, in bounded memory: first every value's type, then the rows.
@@ -166,7 +164,7 @@ class CsvSource:
             yield {name: batch.column(i) for i, name in enumerate(names) if name}, kept
 
     def _records(self, unit: TextRange, faults: FaultList) -> Iterator[Records]:
-        cutter = RecordCutter(self._options.delimiter, unit.line)
+        cutter = RecordCutter(self._options.delimiter, unit.line, quote=self._options.quote)
         with contextlib.ExitStack() as stack:
             try:
                 stream = stack.enter_context(contextlib.closing(csv_text.open_text(unit.path, self._options)))
@@ -209,10 +207,13 @@ class CsvSource:
         undecodable = csv_text.undecodable_byte(raw, csv_text.bytes_encoding(self._options), self._options)
         if undecodable is not None:
             return undecodable
-        num_cells = 1 + _QUOTED.sub(b"", raw).count(self._options.delimiter.encode())
+        quote = re.escape(self._options.quote.encode())
+        bare = re.sub(quote + b"[^" + quote + b"]*" + quote, b"", raw) if quote else raw
+        num_cells = 1 + bare.count(self._options.delimiter.encode())
         if num_cells == num_columns:
             return None
-        return f"{num_cells} cells, but the header has {num_columns} columns; mend or remove it"
+        named_by = "the header has" if self._options.header else "there are"
+        return f"{num_cells} cells, but {named_by} {num_columns} columns; mend or remove it"
 
     def _parse(self, data: bytes, num_columns: int) -> pa.RecordBatch:
         names = [str(i) for i in range(num_columns)]  # of our own: theirs may be absent
@@ -224,7 +225,11 @@ class CsvSource:
         table = pyarrow.csv.read_csv(
             pa.BufferReader(data),
             pyarrow.csv.ReadOptions(column_names=names, block_size=len(data) + 1, use_threads=False),
-            pyarrow.csv.ParseOptions(delimiter=self._options.delimiter, newlines_in_values=True),
+            pyarrow.csv.ParseOptions(
+                delimiter=self._options.delimiter,
+                quote_char=self._options.quote or False,
+                newlines_in_values=bool(self._options.quote),
+            ),
             pyarrow.csv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.string()),
                 null_values=["", *self._options.null_tokens],

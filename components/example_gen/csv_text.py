@@ -58,12 +58,12 @@ def open_text(path: str, options: CsvOptions) -> Any:
 
 
 def read_header(path: str, options: CsvOptions) -> Header:
-    """Returns the names in the first line that is not empty; none for a file without any.
+    """Returns the names in the first line that is not empty, or given for all files; none for a file without any line.
 
     Raises:
       DataError: The file cannot be read or decoded, or the quotes of the header are wrong.
     """
-    cutter = RecordCutter(options.delimiter)
+    cutter = RecordCutter(options.delimiter, quote=options.quote)
     with readable(path, options), contextlib.closing(open_text(path, options)) as stream:
         mark = stream.read(len(codecs.BOM_UTF8))
         marked = len(mark) if mark == codecs.BOM_UTF8 and bytes_encoding(options) in _UTF8 else 0
@@ -79,12 +79,21 @@ def read_header(path: str, options: CsvOptions) -> Header:
                 return Header(names=(), line=1, end=0, has_rows=False)
             piece, size = stream.read(size), min(2 * size, MAX_RECORD_BYTES)
             last = not piece
-        end, line = int(records.ends[0]), int(records.lines[0])
-        raw = records.data[int(records.starts[0]) : end]
+        start, end, line = int(records.starts[0]), int(records.ends[0]), int(records.lines[0])
+        raw = records.data[start:end]
         has_rows = len(records.starts) > 1 or bool(records.faults) or cutter.pending > 0
         while not has_rows and (following := stream.read(_PIECE_BYTES)):
             has_rows = bool(following.strip(b"\r\n"))
     names = _names(raw, path, line, options)
+    if not options.header:
+        given = options.column_names
+        if given and len(given) != len(names):
+            raise DataError(
+                f"{path}:{line}: {len(names)} cells, but data.options.column_names gives {len(given)} names; give one"
+                " for each column"
+            )
+        names = given or tuple(f"column_{number}" for number in range(1, len(names) + 1))
+        return Header(names=names, line=line, end=marked + begin + start, has_rows=True)
     return Header(names=names, line=line + num_lines(raw), end=marked + begin + end, has_rows=has_rows)
 
 
@@ -96,7 +105,7 @@ def text_ranges(path: str, header: Header, options: CsvOptions) -> list[TextRang
         end = None if whole else size
         return [TextRange(path=path, begin=header.end, end=end, line=header.line)]
     ranges = []
-    cutter = RecordCutter(options.delimiter, header.line)
+    cutter = RecordCutter(options.delimiter, header.line, quote=options.quote)
     begin, line = 0, header.line
     with Path(path).open("rb") as stream:
         stream.seek(header.end)
@@ -184,9 +193,12 @@ def _names(raw: bytes, path: str, line: int, options: CsvOptions) -> tuple[str, 
         raise DataError(f"{path}:{line}: {problem}")
     limit = csv.field_size_limit(MAX_RECORD_BYTES)
     try:
-        return tuple(next(csv.reader(io.StringIO(raw.decode(encoding), newline=""), delimiter=options.delimiter)))
+        text = io.StringIO(raw.decode(encoding), newline="")
+        if options.quote:
+            return tuple(next(csv.reader(text, delimiter=options.delimiter, quotechar=options.quote)))
+        return tuple(next(csv.reader(text, delimiter=options.delimiter, quoting=csv.QUOTE_NONE)))
     except csv.Error as e:
-        raise DataError(f"{path}:{line}: the header cannot be read: {e}") from e
+        raise DataError(f"{path}:{line}: the first line cannot be read: {e}") from e
     finally:
         csv.field_size_limit(limit)
 

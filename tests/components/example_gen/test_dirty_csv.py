@@ -321,3 +321,41 @@ def test_a_file_without_rows_among_others_is_reported_once(
         f"{tmp_path}/c.csv: the file is empty",
         f"{tmp_path}/b.csv: no rows under the header",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "columns"),
+    [
+        ("1,x\n2,y\n", CsvOptions(header=False), {"column_1": [1, 2], "column_2": [b"x", b"y"]}),
+        ("\n1,x\n", CsvOptions(header=False), {"column_1": [1], "column_2": [b"x"]}),
+        ("\ufeff1,x\n2,y", CsvOptions(header=False, column_names=("n", "t")), {"n": [1, 2], "t": [b"x", b"y"]}),
+        ('"a\nb",1\n', CsvOptions(header=False, column_names=("t", "n")), {"t": [b"a\nb"], "n": [1]}),
+        ("t,n\n'a,''b',1\n", CsvOptions(quote="'"), {"t": [b"a,'b"], "n": [1]}),
+        ('t,n\n5" pipe,1\n', CsvOptions(quote="'"), {"t": [b'5" pipe'], "n": [1]}),
+        ('t,n\n5" pipe,1\n"x",2\n', CsvOptions(quote=""), {"t": [b'5" pipe', b'"x"'], "n": [1, 2]}),
+        ("a;b\n|x;y|;2\n", CsvOptions(delimiter=";", quote="|"), {"a": [b"x;y"], "b": [2]}),
+    ],
+)
+def test_files_without_a_header_and_with_other_quotes(
+    ingest_text: Ingest, text: str, options: CsvOptions, columns: dict[str, list[object]]
+) -> None:
+    """No row is lost to names that are not there, and no quote is one that was not declared as such."""
+    ingested = ingest_text(text, options=options)
+    for column, values in columns.items():
+        assert ingested.column(column) == sorted(values)  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("1,x\n", CsvOptions(header=False, column_names=("n",)), r":1: 2 cells, but .*column_names gives 1 names"),
+        ("1,x\n2\n", CsvOptions(header=False), r":2: 1 cells, but there are 2 columns"),
+        ("t,n\n'a' b,1\n", CsvOptions(quote="'"), r":2: text after a closing quote; write .* '5'' pipe'"),
+    ],
+)
+def test_faults_of_such_files_have_their_line(
+    ingest_text: Ingest, text: str, options: CsvOptions, message: str
+) -> None:
+    """As those of any other CSV."""
+    with pytest.raises(DataError, match=message):
+        ingest_text(text, options=options)
