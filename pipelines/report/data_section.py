@@ -10,6 +10,7 @@ from google.protobuf import message
 from markupsafe import Markup
 from tensorflow_metadata.proto.v0 import anomalies_pb2, statistics_pb2
 
+from lockstep.components.example_gen.quarantine import QUARANTINE_NAME
 from lockstep.pipelines.report.charts import ABSENT, number
 from lockstep.pipelines.report.run_record import Artifact, RunRecord
 from lockstep.pipelines.report.sparklines import Bars, histogram
@@ -21,7 +22,6 @@ _MAX_ANOMALIES = 200
 _TOP_VALUES = 12
 _MAX_QUARANTINED = 10
 _MAX_LINE_CHARS = 1 << 16
-QUARANTINE_NAME = "quarantine/rows.jsonl"
 
 Features = Mapping[str, "statistics_pb2.FeatureNameStatistics"]
 

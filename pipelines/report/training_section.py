@@ -16,7 +16,12 @@ from lockstep.pipelines.run_files import RootFiles
 _STEP = "DistributedTrainer"
 _PROGRESS = re.compile(r"step ([\d,]+)/[\d,]+, loss ([\d.eE+-]+)(?:, ([\d,.]+) examples/s)?")
 _MAX_VALIDATIONS = 3
-_UNITS = {"_s": " s", "_mb": " MB", "_share": ""}
+_WORKER_HEADINGS = {
+    "records": "Records read",
+    "read_mb": "Read from files (MiB)",
+    "peak_memory_mb": "Most memory (MiB)",
+    "input_share": "Waited for data",
+}
 
 
 def training_section(run: RunRecord) -> dict[str, Any]:
@@ -99,8 +104,8 @@ def _facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     if validation.get("best_step"):
         facts.append(("Best validation", f"step {number(_float(validation['best_step']))}"))
         facts.append(("Ended early", "yes" if validation.get("has_stopped") else "no"))
-    if isinstance(summary.get("input_bound"), int | float):
-        facts.append(("Waited for data", f"{100 * summary['input_bound']:.0f} % of the time"))
+    if (waited := _float(summary.get("input_share"))) is not None:
+        facts.append(("Waited for data", f"{100 * waited:.0f} % of the time"))
     return facts
 
 
@@ -196,29 +201,23 @@ def attempts(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _workers(summary: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Returns a table, a row a worker, of all that the summary says by worker."""
-    records = summary.get("records_per_worker")
-    columns: dict[str, list[Any]] = {}
-    if isinstance(records, list):
-        columns["records read"] = records
-    resources = summary.get("resources")
-    if isinstance(resources, Mapping):  # worker -> values
-        resources = [resources[worker] for worker in sorted(resources, key=str)]
-    for worker, values in enumerate(resources if isinstance(resources, list) else ()):
-        for name, value in (values if isinstance(values, Mapping) else {}).items():
-            columns.setdefault(_heading(str(name)), [None] * worker).append(value)
-    if not columns:
+    """Returns a table, a row a worker, of all that the summary says by worker; earlier versions said only records."""
+    workers, records = summary.get("workers"), summary.get("records_per_worker")
+    if not isinstance(workers, list):
+        workers = [{"records": count} for count in records] if isinstance(records, list) else []
+    rows = [worker for worker in workers if isinstance(worker, Mapping)]
+    names = list(dict.fromkeys(str(name) for row in rows for name in (*_WORKER_HEADINGS, *row) if name in row))
+    if not names:
         return None
-    count = max(map(len, columns.values()))
-    rows = [[_text(values[i] if i < len(values) else None) for values in columns.values()] for i in range(count)]
-    return {"columns": list(columns), "rows": rows}
+    return {
+        "columns": [_WORKER_HEADINGS.get(name, name.replace("_", " ")) for name in names],
+        "rows": [[_cell(name, row.get(name)) for name in names] for row in rows],
+    }
 
 
-def _heading(name: str) -> str:
-    for ending, unit in _UNITS.items():
-        if name.endswith(ending):
-            return name.removesuffix(ending).replace("_", " ") + (f" ({unit.strip()})" if unit.strip() else "")
-    return name.replace("_", " ")
+def _cell(name: str, value: object) -> str:
+    share = _float(value) if name.endswith("_share") else None
+    return _text(value) if share is None else f"{100 * share:.0f} %"
 
 
 def _text(value: object) -> str:

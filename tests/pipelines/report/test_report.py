@@ -305,3 +305,30 @@ def test_a_loss_that_falls_far_is_drawn_on_a_logarithmic_scale(tmp_path: pathlib
     html = report.render(run_record.read_run(RunFiles(run.run_dir)))
     assert ">0.001<" in html
     assert "math" not in html
+
+
+def test_workers_have_what_the_summary_says_of_each(tmp_path: pathlib.Path) -> None:
+    """Records, bytes, memory and waiting; what a worker did not say is said to be unsaid."""
+    run = whole_run(tmp_path)
+    known = {"records": 42000, "read_mb": 2.1, "peak_memory_mb": 843.4, "input_share": 0.27}
+    run.write_summary(workers=[known, dict.fromkeys(known)], input_share=0.27)
+    html = report.render(run_record.read_run(RunFiles(run.run_dir)))
+    headings, cells = (" | ".join(re.findall(rf"<{tag}[^>]*>([^<]*)</{tag}>", html)) for tag in ("th", "td"))
+    assert "Records read | Read from files (MiB) | Most memory (MiB) | Waited for data" in headings
+    assert "42,000 | 2.1 | 843.4 | 27 % | not said | not said | not said | not said" in cells
+    assert "27 % of the time" in page_of(run).words
+
+
+def test_rows_in_quarantine_are_counted_and_the_first_are_shown(tmp_path: pathlib.Path) -> None:
+    """With where each came from and why; a line of megabytes is left out."""
+    run = MadeRun(tmp_path)
+    run.properties["ExampleGen"] |= {"quarantined": 12}
+    folder = run.dir("ExampleGen") / "quarantine"
+    folder.mkdir()
+    rows = [{"place": f"a.csv:{i}", "reason": "column fare: 'x' is no number", "row": f"x,{i}"} for i in range(12)]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run.write_events()
+    words = page_of(run).words
+    assert "12 rows could not be used and were put aside" in words
+    assert "a.csv:9" in words
+    assert "a.csv:10" not in words
