@@ -11,6 +11,7 @@ import collections
 import contextlib
 import logging
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -38,6 +39,7 @@ _log = logging.getLogger(__name__)
 
 _CALLS_AHEAD = 2  # for each worker: one that it works on, and one that waits for it
 _IGNORED_FAILURES = 10**9  # without end
+_FETCH_AGAIN_S = 0.1
 _LARGE_TABLE_BYTES = 64 * 2**20
 
 
@@ -106,7 +108,7 @@ class Asynchronous:
                 steps = [next(batches) for _ in range(call.size)]
             under_way.append(self._coordinator.schedule(self._function, args=_stacked(steps)))
             while under_way and (call.is_last or len(under_way) >= self._num_ahead):
-                yield np.asarray(under_way.popleft().fetch())
+                yield _fetched(under_way.popleft())
 
     @property
     def part(self) -> tuple[int, int]:
@@ -179,6 +181,21 @@ class Asynchronous:
             gradients = clip.apply(gradients)
         built.optimizer.apply(gradients, variables)
         return tf.cast(loss, tf.float32)
+
+
+def _fetched(result: Any) -> "np.ndarray[Any, Any]":
+    """Returns the losses of a call; of one whose worker died before it handed them over, those of the next one's."""
+    import tensorflow as tf
+
+    while True:
+        try:
+            return np.asarray(result.fetch())
+        except tf.errors.UnavailableError as e:  # noqa: PERF203 - a retry, hardly ever
+            # TensorFlow's own thread for that worker fetches too, and has the steps made again where it fails; that the
+            # group as a whole is gone is the supervisor's to find.
+            if "/job:worker" not in str(e):
+                raise
+            time.sleep(_FETCH_AGAIN_S)
 
 
 def _stacked(steps: "list[Any]") -> "tuple[Any, ...]":
