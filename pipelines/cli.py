@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from lockstep.components import object_store
 from lockstep.components.errors import StepFailed, UserError
+from lockstep.components.example_gen.options import FORMATS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -91,12 +92,12 @@ def _parser() -> argparse.ArgumentParser:
     predict = commands.add_parser("predict", help="predict raw rows by a pushed model", description=_PREDICT)
     predict.add_argument("model_dir", metavar="MODEL_DIR", help="a push folder, or one version in it; also a URI")
     predict.add_argument(
-        "--data", required=True, metavar="PATH", help="raw rows, CSV or Parquet: file, folder, glob, here or by a URI"
+        "--data", required=True, metavar="PATH", help="raw rows, as data.path takes them: file, folder, glob, or a URI"
     )
     predict.add_argument(
         "-o", "--output", type=pathlib.Path, metavar="FILE", help="write there, not to standard output"
     )
-    predict.add_argument("--format", choices=("csv", "parquet"), help="of the rows (default: by the file's name)")
+    predict.add_argument("--format", choices=FORMATS, help="of the rows (default: by the file's name)")
     predict.add_argument("--delimiter", metavar="CHAR", help="between the cells of CSV (default: ,)")
     predict.add_argument("--encoding", metavar="CODEC", help="of the text of CSV, a Python codec (default: utf-8)")
     predict.add_argument(

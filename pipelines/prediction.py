@@ -8,10 +8,10 @@ import re
 import secrets
 import stat
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from lockstep.components.errors import ConfigurationError, DataError, StepFailed
-from lockstep.components.example_gen.options import CsvOptions, DataOptions
+from lockstep.components.example_gen.options import CsvOptions, DataOptions, Format
 from lockstep.components.example_gen.rows import read_examples
 from lockstep.components.serving import model_at_hand, predict, read_contract
 
@@ -35,7 +35,7 @@ _KEYS = {"path": "data"}
 def row_options(
     data: str,
     *,
-    format: Literal["csv", "parquet"] | None = None,  # noqa: A002 - the flag's name
+    format: Format | None = None,  # noqa: A002 - the flag's name
     delimiter: str | None = None,
     encoding: str | None = None,
     null_tokens: Sequence[str] | None = None,

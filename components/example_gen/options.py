@@ -5,7 +5,7 @@ import difflib
 import re
 import zoneinfo
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 from lockstep.components.example_gen.split_options import SplitBy
 from lockstep.components.example_gen.time_formats import UNIX_FORMATS, TimeOptions, pattern_of_format
@@ -32,6 +32,8 @@ STORED: Mapping[ColumnType, StoredType] = {
 
 Format = Literal["csv", "parquet", "json", "tfrecord", "images", "image_list"]
 """How files hold rows."""
+
+FORMATS: tuple[Format, ...] = get_args(Format)
 
 _SPLIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 

@@ -1,5 +1,7 @@
 """`lockstep predict`: how rows are read, where predictions go, and what is said about either."""
 
+import csv
+import json
 import os
 import pathlib
 import subprocess
@@ -45,9 +47,20 @@ def test_the_format_may_be_told(model_dir: str, rows_path: pathlib.Path, capsys:
     """Where the name does not tell it."""
     rows_path = rows_path.rename(rows_path.with_suffix(".data"))
     assert cli.main(["predict", model_dir, "--data", str(rows_path)]) == 2
-    assert "give --format (csv or parquet)" in capsys.readouterr().err
+    assert "give --format (csv, parquet, json, tfrecord, images, image_list)" in capsys.readouterr().err
     assert cli.main(["predict", model_dir, "--data", str(rows_path), "--format", "csv"]) == 0
     assert capsys.readouterr().out == PREDICTED
+    rows = list(csv.DictReader(rows_path.read_text().splitlines()))
+    rows_path.write_text("".join(json.dumps({k: _number(v) for k, v in row.items() if v}) + "\n" for row in rows))
+    assert cli.main(["predict", model_dir, "--data", str(rows_path), "--format", "json"]) == 0
+    assert capsys.readouterr().out == PREDICTED
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 @pytest.mark.parametrize(

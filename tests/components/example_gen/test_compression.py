@@ -48,7 +48,7 @@ def test_compression_is_found_by_content(
     (tmp_path / "rows.csv").write_bytes(whole)
     assert ingest_path(tmp_path / "rows.csv").manifest.rows == {"all": NUM_ROWS}
     (tmp_path / "rows.csv").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match=r"rows\.csv: cannot be read to its end"):
+    with pytest.raises(DataError, match=r"rows\.csv(:\d+)?: cannot be read to its end"):
         ingest_path(tmp_path / "rows.csv")
 
 
