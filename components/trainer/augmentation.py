@@ -5,7 +5,6 @@ its numbers from it, as TensorFlow's ``stateless_*`` functions do, gives the sam
 epoch, on any worker, in any batch, before and after a resume; and another one in the next epoch.
 """
 
-import importlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lockstep.components.errors import ConfigurationError
+from lockstep.components.trainer.user_functions import user_function
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -49,17 +49,7 @@ def load_augmentation(name: str) -> Augmentation:
     Raises:
       ConfigurationError: There is none.
     """
-    module_name, _, function_name = name.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as e:
-        if e.name is None or not (module_name == e.name or module_name.startswith(f"{e.name}.")):
-            raise
-        raise ConfigurationError(f"train.augment: there is no module {module_name!r}") from e
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        raise ConfigurationError(f"train.augment: module {module_name!r} has no function {function_name!r}")
-    return function  # type: ignore[no-any-return]
+    return user_function("train.augment", name)  # type: ignore[no-any-return]
 
 
 def augmented(

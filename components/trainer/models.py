@@ -2,7 +2,6 @@
 
 import dataclasses
 import difflib
-import importlib
 import math
 import re
 import warnings
@@ -13,6 +12,7 @@ from lockstep.components.errors import ConfigurationError
 from lockstep.components.trainer.factorization import FactorizationParameters
 from lockstep.components.trainer.records import layout_of
 from lockstep.components.trainer.spec import ModelOptions
+from lockstep.components.trainer.user_functions import user_function
 
 if TYPE_CHECKING:
     import keras
@@ -237,20 +237,7 @@ def resolve_build(name: str) -> Callable[[ModelInputs], "keras.Model"]:
         raise ConfigurationError(
             f"model.build: {name!r} is not allowed{hint}; give one of {', '.join(BUILT_IN)}, or module:function"
         )
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as e:
-        # A module that exists and imports something absent is the user's code failing: its traceback is worth showing.
-        if e.name is None or not (module_name == e.name or module_name.startswith(f"{e.name}.")):
-            raise
-        raise ConfigurationError(
-            f"model.build: there is no module {module_name!r}; it is looked for on the import path and in the"
-            " folder of the configuration file"
-        ) from e
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        raise ConfigurationError(f"model.build: module {module_name!r} has no function {function_name!r}")
-    return function  # type: ignore[no-any-return]
+    return user_function("model.build", name)  # type: ignore[no-any-return]
 
 
 def _feature_input(name: str, spec: Any, domain: Any) -> FeatureInput:

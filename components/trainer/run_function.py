@@ -5,7 +5,6 @@ Python hangs, or that waits for a peer, uses next to none: it falls silent, and 
 starts the group again. What hangs with a busy processor ends by ``attempt_timeout_s`` alone.
 """
 
-import importlib
 import json
 import shutil
 import threading
@@ -15,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lockstep.components.durable_files import sync
-from lockstep.components.errors import ConfigurationError
 from lockstep.components.record_manifest import recorded_counts
 from lockstep.components.tfrecord_files import count_records
 from lockstep.components.trainer.devices import limit_threads
 from lockstep.components.trainer.heartbeat import Reporter
 from lockstep.components.trainer.spec import RunFiles, RunFn, TrainSpec
 from lockstep.components.trainer.task import Task
+from lockstep.components.trainer.user_functions import user_function
 
 if TYPE_CHECKING:
     from tfx.components.trainer.fn_args_utils import DataAccessor, FnArgs
@@ -50,7 +49,7 @@ def run(spec: TrainSpec, task: Task, reporter: Reporter, *, attempt: int) -> Non
     assert spec.run_fn is not None
     started_s = time.monotonic()
     limit_threads(task)
-    function = _resolve(spec.run_fn.function)
+    function = user_function("run_fn", spec.run_fn.function)
     vitals = Vitals(reporter)
     arguments = fn_args(spec, spec.run_fn, task, attempt=attempt, report=vitals.report)
     if task.is_chief:  # of an attempt that was killed while it wrote
@@ -169,20 +168,6 @@ class Vitals:
     def _run(self) -> None:
         while not self._ended.wait(self._interval_s):
             self.look()
-
-
-def _resolve(name: str) -> Callable[["FnArgs"], None]:
-    module_name, _, function_name = name.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as e:
-        if e.name is None or not (module_name == e.name or module_name.startswith(f"{e.name}.")):
-            raise
-        raise ConfigurationError(f"run_fn: there is no module {module_name!r}") from e
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        raise ConfigurationError(f"run_fn: module {module_name!r} has no function {function_name!r}")
-    return function  # type: ignore[no-any-return]
 
 
 def _patterns(files: Sequence[str]) -> list[str]:
