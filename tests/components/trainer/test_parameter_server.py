@@ -145,8 +145,10 @@ from lockstep.components.trainer.asynchronous import Asynchronous
 from lockstep.components.trainer.embeddings import SplitEmbedding
 from lockstep.components.trainer.spec import TrainOptions
 from lockstep.components.trainer.task import Task
+from lockstep.components.trainer.usage import GroupMeter
 options = TrainOptions(strategy="parameter_server", workers=1, parameter_servers=2)
-engine = Asynchronous(options, Task.from_tf_config(os.environ["TF_CONFIG"], options))
+meter = GroupMeter(0, 1, has_gpu=False)
+engine = Asynchronous(options, Task.from_tf_config(os.environ["TF_CONFIG"], options), meter)
 with engine.scope():
     layer = SplitEmbedding(9, 2, num_parts=options.table_parts)
     layer.build((None,))
