@@ -9,8 +9,7 @@ import pytest
 PROGRAM = """
 import os, signal, sys
 number = getattr(signal, sys.argv[1])
-if sys.argv[2] == "ignored":
-    signal.signal(number, signal.SIG_IGN)
+signal.signal(number, signal.SIG_IGN if sys.argv[2] == "ignored" else signal.SIG_DFL)
 before = signal.getsignal(number)
 from lockstep.pipelines.run_guards import interruptible
 try:
