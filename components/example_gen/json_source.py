@@ -25,7 +25,7 @@ from lockstep.components.example_gen.json_values import (
     to_array,
 )
 from lockstep.components.example_gen.options import STORED, ColumnType, DataOptions
-from lockstep.components.example_gen.source import FaultList, RowBatch, missing_column, resolve_inferred
+from lockstep.components.example_gen.source import FaultList, RowBatch, merge_inferred, missing_column, resolve_inferred
 
 _UNIT_BYTES = 16 << 20
 _PIECE_BYTES = 4 << 20
@@ -124,10 +124,7 @@ class JsonSource:
         Raises:
           DataError: A whole number is over int64, with ``on_error: fail``, or a declared column is not there.
         """
-        merged: dict[str, TypeInference] = {}
-        for each in found:
-            for name, inference in each.items():
-                merged.setdefault(name, TypeInference()).merge(inference)
+        merged = merge_inferred(found)
         self.unreadable = {
             name: f"{self.place(*inference.nested)}: column {name!r} holds lists of objects or of lists; no feature can"
             for name, inference in merged.items()

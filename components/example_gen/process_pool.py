@@ -169,7 +169,7 @@ class _Worker:
 
 
 def num_processors() -> int:
-    """Returns how many processors this process may use, at most 8: each process of a pool takes some 300 MB."""
+    """Returns how many processors this process may use, at most 8, as each takes memory of its own."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(usable, _MAX_PROCESSES)
 

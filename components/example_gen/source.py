@@ -154,6 +154,15 @@ class FaultList:
         return taken
 
 
+def merge_inferred(found: Iterable[Mapping[str, TypeInference]]) -> dict[str, TypeInference]:
+    """Returns what all units together say of each column that any of them has."""
+    merged: dict[str, TypeInference] = {}
+    for each in found:
+        for name, inference in each.items():
+            merged.setdefault(name, TypeInference()).merge(inference)
+    return merged
+
+
 def resolve_inferred(
     source: Source,
     declared: Mapping[str, ColumnType],

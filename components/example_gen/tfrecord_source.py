@@ -12,7 +12,7 @@ from lockstep.components.example_gen.cells import RawRows, RowConverter
 from lockstep.components.example_gen.columns import Kind, TypeInference
 from lockstep.components.example_gen.options import ColumnType, DataOptions
 from lockstep.components.example_gen.record_stream import RecordRange, parts, read_records, record_ranges
-from lockstep.components.example_gen.source import FaultList, RowBatch, missing_column, resolve_inferred
+from lockstep.components.example_gen.source import FaultList, RowBatch, merge_inferred, missing_column, resolve_inferred
 
 _PARSED_RECORDS = 1000  # at once: the decoder is quickest so
 _PARSED_BYTES = 16 << 20
@@ -71,10 +71,7 @@ class TfRecordSource:
         Raises:
           DataError: A feature has different types and none is declared, or a declared one is not there.
         """
-        merged: dict[str, TypeInference] = {}
-        for each in found:
-            for name, inference in each.items():
-                merged.setdefault(name, TypeInference()).merge(inference)
+        merged = merge_inferred(found)
         self.columns = tuple(sorted(merged))
         for name in self._declared:
             if name not in merged:
