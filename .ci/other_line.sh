@@ -17,7 +17,7 @@ not_tested() {
   exit 0
 }
 
-checks='make test-fast && make demo && bash .ci/kubeflow_run.sh .venv/bin/python'
+checks='make test-fast && make demo && bash .ci/kubeflow_run.sh .venv/bin/python lockstep-runs/taxi'
 
 copy_repository() {  # what is committed, as any other machine would see it
   mkdir -p "$1"
