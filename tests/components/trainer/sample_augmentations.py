@@ -5,6 +5,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from lockstep.transforms.augmentation import ImageAugmentation
+
 
 def jitter(columns: dict[str, Any], seeds: Any) -> dict[str, Any]:
     """Adds noise to the fare, drawn from each record's own seed."""
@@ -12,6 +14,9 @@ def jitter(columns: dict[str, Any], seeds: Any) -> dict[str, Any]:
         lambda seed: tf.random.stateless_normal([1], seed), seeds, fn_output_signature=tf.TensorSpec([1], tf.float32)
     )
     return {**columns, "fare": columns["fare"] + noise}
+
+
+mirrored = ImageAugmentation(image="image", flip_horizontal=1.0)
 
 
 def loses_the_label(columns: dict[str, Any], seeds: Any) -> dict[str, Any]:

@@ -98,6 +98,17 @@ def test_other_columns_are_refused(function: Any, message: str) -> None:
         augmented(function, columns, tf.zeros([3, 2], tf.int32), tf.ones([3, 1]))
 
 
+def test_images_of_a_declaration_are_changed_as_any_function_changes_them(tmp_path: Path) -> None:
+    """An ``ImageAugmentation`` by its import path: traced, in batches, padding left at zero."""
+    images = tf.constant(np.random.default_rng(1).random((3, 8, 8, 3)), tf.float32)
+    columns = {"image": images, "tips": tf.ones([3, 1])}
+    seeds = tf.constant(record_seeds(0, 0, np.arange(3)))
+    augmentation = load_augmentation("tests.components.trainer.sample_augmentations:mirrored")
+    changed = tf.function(lambda: augmented(augmentation, columns, seeds, tf.constant([[1.0], [1.0], [0.0]])))()
+    np.testing.assert_allclose(changed["image"].numpy()[:2], images.numpy()[:2, :, ::-1], atol=1e-5)
+    assert not np.any(changed["image"].numpy()[2])
+
+
 @pytest.mark.slow
 def test_two_workers_augment_as_one(make_spec: MakeSpec) -> None:
     """Real processes: the losses of two workers are those of one; the model that is served knows no seeds."""
