@@ -16,6 +16,10 @@ class DataError(UserError):
     """The input data are absent, empty or not what was declared; names file, line and column where known."""
 
 
+class RowError(DataError):
+    """One row cannot be used; ExampleGen can leave such rows out (``data.on_error: quarantine``)."""
+
+
 class StepFailed(Exception):
     """A step failed for a reason outside the user's configuration and data: a full disk, a port, dead workers.
 

@@ -9,7 +9,7 @@ import pathlib
 import re
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import pydantic
@@ -35,6 +35,7 @@ from lockstep.transforms.features import Feature, Label, transformed_features
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_MAX_MESSAGE = 2000
 _RUN_FN_STRATEGIES = ("multi_worker_mirrored", "one_device")  # those whose processes are plain workers
 _KEY_PART = re.compile(r'"([^"]+)"|([^".=]+)')
 _OVERRIDE = re.compile(
@@ -355,6 +356,9 @@ def _adapter() -> pydantic.TypeAdapter[list[PipelineConfig]]:
 
 
 def _structure(mapping: Mapping[str, Any], *, source: str) -> PipelineConfig:
+    for key, number in _whole_numbers(mapping):
+        if not -(2**63) <= number < 2**63:  # what files, metadata and TensorFlow keep
+            raise ConfigurationError(f"{source}: {key}: {number} is not allowed; give a number of 64 bits")
     try:
         # By JSON, since only there pydantic's strict mode takes mappings for dataclasses and lists for tuples.
         document = json.dumps([mapping])
@@ -364,8 +368,17 @@ def _structure(mapping: Mapping[str, Any], *, source: str) -> PipelineConfig:
         return _adapter().validate_json(document)[0]
     except pydantic.ValidationError as e:
         located = [(_location(error["loc"][1:], mapping), error) for error in e.errors(include_url=False)]
-        messages = [_explain(location, error) for location, error in located if location is not None]
+        messages = [_cut(_explain(location, error)) for location, error in located if location is not None]
         raise ConfigurationError("\n".join(f"{source}: {message}" for message in messages)) from e
+
+
+def _whole_numbers(value: Any, key: str = "") -> Iterator[tuple[str, int]]:
+    """Gives all whole numbers in a document, with the keys that lead to them."""
+    if isinstance(value, int):
+        yield key, value
+    pairs = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for name, below in pairs:
+        yield from _whole_numbers(below, f"{key}.{name}" if key else str(name))
 
 
 def _location(parts: Sequence[Any], mapping: Mapping[str, Any]) -> list[str] | None:
@@ -407,6 +420,12 @@ def _explain(location: list[str], error: Any) -> str:
         return ".".join(filter(None, [key, str(error["ctx"]["error"])]))
     wanted = _WANTED.get(error["type"]) or str(error["msg"]).removeprefix("Input should be ")
     return f"{key}: {error['input']!r} is not allowed; give {wanted}"
+
+
+def _cut(message: str) -> str:
+    """Shortens a message that repeats a value of thousands of characters; what to do stands at its end."""
+    half = _MAX_MESSAGE // 2
+    return message if len(message) <= _MAX_MESSAGE else f"{message[:half]} ... {message[-half:]}"
 
 
 def _known_keys(location: Sequence[str]) -> list[str]:

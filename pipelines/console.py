@@ -1,6 +1,7 @@
 """What a run looks like on a terminal: one line a step, the running one live."""
 
 import pathlib
+import shlex
 import shutil
 import sys
 import time
@@ -83,7 +84,7 @@ class Console:
             if finished.pushed:
                 served = shorten(finished.pushed)
                 self._write(f"served: {served}")
-                self._write(f"try:    {self._command} predict {served} --data {data}")
+                self._write(f"try:    {shlex.join([self._command, 'predict', served])} --data {data}")
         if report:
             self._write(f"report: {shorten(report)}")
         self._write(f"log:    {shorten(log_path)}")

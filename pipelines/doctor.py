@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 
 from lockstep.components.errors import StepFailed, UserError
-from lockstep.components.example_gen.files import matched_files, split_path
+from lockstep.components.example_gen.files import format_of, matched_files, split_path
 from lockstep.components.object_store import is_object_uri, open_folder
 from lockstep.components.pusher import versions
 from lockstep.pipelines import machine
@@ -46,12 +46,16 @@ def _check_data(source: ConfigSource, size: int | None) -> Iterator[Finding]:
     path = source.config.data.path
     if size is None:
         yield Finding(topic="data", state="ok", found=f"{path} is looked for when the pipeline runs")
-    elif size == 0:
-        yield Finding(topic="data", state="problem", found=f"{path}: no files", remedy="mend data.path")
-    else:
-        yield Finding(
-            topic="data", state="ok", found=f"{machine.gigabytes(size)} in {path}; read as a stream, in bounded memory"
-        )
+        return
+    try:
+        files = matched_files(*split_path(path))
+        if source.config.data.format is None:
+            format_of(files)
+    except (UserError, OSError) as e:
+        yield Finding(topic="data", state="problem", found=str(e), remedy="mend data.path, or what is there")
+        return
+    found = f"{machine.gigabytes(size)} in {path}; read as a stream, in bounded memory"
+    yield Finding(topic="data", state="ok", found=found)
 
 
 def _data_bytes(source: ConfigSource) -> int | None:
@@ -60,7 +64,7 @@ def _data_bytes(source: ConfigSource) -> int | None:
         return None
     try:
         return sum(pathlib.Path(file).stat().st_size for file in matched_files(*split_path(path)))
-    except (UserError, OSError):
+    except (UserError, OSError):  # told by the check of the data
         return 0
 
 

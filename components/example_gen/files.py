@@ -5,10 +5,11 @@ import glob
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lockstep.components.errors import DataError, StepFailed
+from lockstep.components.example_gen.file_search import find_paths, is_file, is_visible, walk_files
 from lockstep.components.example_gen.options import Format
 from lockstep.components.object_store import is_object_uri
 from lockstep.components.package_files import is_package_path, resolve_package_path
@@ -100,48 +101,25 @@ def matched_files(folder: str, pattern: str) -> tuple[str, ...]:
     matches folders and no file.
 
     Raises:
-      DataError: No file matches.
+      DataError: No file matches, or one may not be read.
     """
-    found = glob.glob(os.path.join(glob.escape(folder), pattern), recursive=True)  # noqa: PTH118, PTH207 - text, a glob
-    files = sorted(path for path in found if _is_file(path))
+    found = find_paths(folder, pattern)
+    files = sorted(path for path in found if is_file(path))
     if not files and is_literal(pattern) and Path(folder, literal_name(pattern)).is_dir():
         return matched_files(str(Path(folder, literal_name(pattern))), "*")
     if not is_literal(pattern):
         files = [path for path in files if is_visible(path[len(folder) :])]
         if not files:
             folders = [path for path in found if is_visible(path[len(folder) :]) and Path(path).is_dir()]
-            files = sorted(file for path in folders for file in _walk(path))
+            files = sorted(file for path in folders for file in walk_files(path))
     if not files:
         raise DataError(_nothing_found(Path(folder), pattern))
+    for path in files:
+        if not path.isascii() and any("\ud800" <= character <= "\udfff" for character in path):
+            raise DataError(f"{os.fsencode(path)!r}: the name is not UTF-8, so no table can hold it; rename it")
+        if not os.access(path, os.R_OK, effective_ids=True):
+            raise DataError(f"{path}: may not be read; give its owner's leave (chmod +r), or take it out of data.path")
     return tuple(files)
-
-
-def is_visible(name: str) -> bool:
-    """Tells whether neither a file nor a folder in its name, given below some folder, is hidden or named ``_*``."""
-    return not any(part.startswith((".", "_")) for part in name.split("/"))
-
-
-def _is_file(path: str) -> bool:
-    if os.path.isfile(path):  # noqa: PTH113 - twice as quick, of 100,000 images
-        return True
-    if os.path.islink(path) and not os.path.exists(path):  # noqa: PTH110, PTH114 - text
-        raise DataError(f"{path}: a link that leads to nothing; mend or remove it")
-    return False
-
-
-def _walk(folder: str, above: tuple[tuple[int, int], ...] = ()) -> Iterator[str]:
-    """Gives all visible files below a folder; links are followed, but for those that lead to a folder they are in."""
-    status = os.stat(folder)  # noqa: PTH116 - text, as the paths are
-    here = status.st_dev, status.st_ino
-    if here in above:
-        return
-    for entry in os.scandir(folder):
-        if not is_visible(entry.name):
-            continue
-        if entry.is_dir():
-            yield from _walk(entry.path, (*above, here))
-        elif entry.is_file() or _is_file(entry.path):
-            yield entry.path
 
 
 def fingerprint(folder: str, files: Sequence[str]) -> str:

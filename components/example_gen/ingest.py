@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lockstep.components.errors import DataError, StepFailed
+from lockstep.components.errors import DataError, RowError, StepFailed
 from lockstep.components.example_gen.columns import TypeInference
 from lockstep.components.example_gen.options import ColumnType, DataOptions, Requirements
 from lockstep.components.example_gen.process_pool import ThisProcess, Workers
@@ -77,6 +77,9 @@ def ingest(
             check_input()
     except StepFailed:
         raise
+    except RowError as e:
+        check_input()
+        raise DataError(f"{e}; or leave such rows out and count them: data.on_error: quarantine") from e
     except Exception:
         check_input()
         raise

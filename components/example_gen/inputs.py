@@ -15,11 +15,11 @@ from pathlib import Path
 
 from lockstep.components import object_store
 from lockstep.components.errors import DataError, StepFailed, UserError
+from lockstep.components.example_gen.file_search import is_visible
 from lockstep.components.example_gen.files import (
     UnchangedInput,
     input_fingerprint,
     is_literal,
-    is_visible,
     literal_name,
     local_folder,
     matched_files,

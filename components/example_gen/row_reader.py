@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lockstep.components.errors import DataError
+from lockstep.components.errors import RowError
 from lockstep.components.example_gen.arrow_buffers import is_valid
 from lockstep.components.example_gen.encoding import encode_examples
 from lockstep.components.example_gen.gzip_parts import compress_part
@@ -112,7 +112,7 @@ def read_unit(job: ReadJob, task: tuple[int, Any]) -> UnitRows:
       task: The unit's number and the unit.
 
     Raises:
-      DataError: A row cannot be used, with ``on_error: fail``.
+      RowError: A row cannot be used, with ``on_error: fail``.
       OSError: The scratch folder cannot be written to.
     """
     number, unit = task
@@ -227,7 +227,7 @@ class _UnitReader:
             return
         if data.on_error == "fail":
             where = self._job.source.place(batch.path, int(batch.positions[places[0]]))
-            raise DataError(f"{where}: {reason}")
+            raise RowError(f"{where}: {reason}")
         self._reject(
             Rejected(
                 path=batch.path if batch.files is None else batch.files[row],

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lockstep.components.errors import DataError
+from lockstep.components.errors import RowError
 from lockstep.components.example_gen.columns import TypeInference
 from lockstep.components.example_gen.options import ColumnType
 
@@ -142,10 +142,10 @@ class FaultList:
         """Takes in a row that cannot be used.
 
         Raises:
-          DataError: The place and the reason, with ``on_error: fail``.
+          RowError: The place and the reason, with ``on_error: fail``.
         """
         if self._on_error == "fail":
-            raise DataError(f"{self._place(path, position)}: {reason}") from cause
+            raise RowError(f"{self._place(path, position)}: {reason}") from cause
         self._rejected.append(Rejected(path=path, position=position, reason=reason, raw=raw))
 
     def taken(self) -> tuple[Rejected, ...]:
@@ -172,7 +172,7 @@ def resolve_inferred(
     """Returns the type of each column of a source whose values tell them: CSV, JSON lines.
 
     Raises:
-      DataError: A whole number of an int column is over int64, with ``on_error: fail``; else its row is rejected later.
+      RowError: A whole number of an int column is over int64, with ``on_error: fail``; else its row is rejected later.
     """
     merged = {name: TypeInference() for name in source.columns if name not in declared}
     for each in found:
@@ -183,7 +183,7 @@ def resolve_inferred(
         if inference.kind == "int" and inference.over_int64 is not None and on_error == "fail":
             path, position, problem = inference.over_int64
             remedy = f"declare data.types.{name}: string (or float)"
-            raise DataError(f"{source.place(path, position)}: column {name!r}: {problem}; {remedy}")
+            raise RowError(f"{source.place(path, position)}: column {name!r}: {problem}; {remedy}")
     types = dict(declared)
     for name, inference in merged.items():
         types[name] = inference.resolved()

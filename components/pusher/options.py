@@ -26,6 +26,8 @@ class PushOptions:
     def __post_init__(self) -> None:
         if not self.dir:
             raise ValueError("dir: an empty path is not allowed; give the folder to push to")
+        if "\0" in self.dir:
+            raise ValueError(f"dir: {self.dir!r} is not allowed; no path holds the character NUL")
         try:
             check_uri(self.dir)
         except ValueError as e:

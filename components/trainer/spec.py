@@ -562,4 +562,5 @@ def _most_divisible(batch_size: int) -> int:
 
 def _require(condition: bool, name: str, value: object, remedy: str) -> None:
     if not condition:
+        value = list(value) if isinstance(value, tuple) else value  # as it is written in YAML
         raise ValueError(f"{name}: {value!r} is not allowed; {remedy}")

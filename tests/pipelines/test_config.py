@@ -189,6 +189,24 @@ def test_what_is_not_allowed_is_named(tmp_path: pathlib.Path, text: str, overrid
     assert message_of(tmp_path, text, *overrides).startswith(message)
 
 
+def test_a_number_that_no_machine_word_holds_is_refused(tmp_path: pathlib.Path) -> None:
+    """Wherever it stands: a worker would only find out in the middle of a run."""
+    overrides = ["train.batch_size=99999999999999999999", "model.parameters={layers: [8, 99999999999999999999]}"]
+    for override, key in zip(overrides, ("train.batch_size", "model.parameters.layers.1"), strict=True):
+        with pytest.raises(ConfigurationError, match=rf"{key}: 9+ is not allowed; give a number of 64 bits"):
+            load(tmp_path, MINIMAL, override)
+
+
+def test_a_value_of_thousands_of_characters_is_not_repeated_whole(tmp_path: pathlib.Path) -> None:
+    """The key before it and the remedy after it are."""
+    for key, remedy in (("name", "63 at most"), ("train.steps", "give a whole number")):
+        with pytest.raises(ConfigurationError) as told:
+            load(tmp_path, MINIMAL, f"{key}={'x' * 100_000}")
+        assert len(str(told.value)) < 3000
+        assert f"{key}: 'xxx" in str(told.value)
+        assert str(told.value).endswith(remedy)
+
+
 def test_every_error_is_told_at_once(tmp_path: pathlib.Path) -> None:
     """Two mistakes make two lines, so that one round mends both."""
     assert len(message_of(tmp_path, MINIMAL, "train.stepz=1", "dada={}").splitlines()) == 2

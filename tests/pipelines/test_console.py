@@ -61,3 +61,11 @@ def test_a_pushed_model_is_shown_with_the_command_that_tries_it() -> None:
     finished = RunFinished(exit_code=0, message="the model is pushed", pushed="/r/pushed/7")
     Console(stream, command=".venv/bin/lockstep").run_ends(finished, pathlib.Path("/r/run.log"), 5.0, "a.csv")
     assert "served: /r/pushed/7\ntry:    .venv/bin/lockstep predict /r/pushed/7 --data a.csv\n" in stream.getvalue()
+
+
+def test_the_line_to_copy_holds_for_folders_with_blanks() -> None:
+    """As the shell takes it."""
+    stream = io.StringIO()
+    finished = RunFinished(exit_code=0, message="the model is pushed", pushed="/my r/pushed/7")
+    Console(stream, command="/my venv/lockstep").run_ends(finished, pathlib.Path("/r/run.log"), 5.0, "'a b.csv'")
+    assert "try:    '/my venv/lockstep' predict '/my r/pushed/7' --data 'a b.csv'\n" in stream.getvalue()

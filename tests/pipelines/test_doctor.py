@@ -58,11 +58,23 @@ def test_problems_of_a_pipeline_are_found_together(tmp_path: pathlib.Path, capsy
     pipeline.write_text(pipeline.read_text().replace("rows.csv/served", "other.txt/served"))
     assert cli.main(["doctor", str(pipeline), "--root", str(tmp_path / "root"), "--json"]) == 1
     findings = [machine.Finding(**finding) for finding in json.loads(capsys.readouterr().out)]
-    assert found(findings, "data").remedy == "mend data.path"
+    assert "no file in" in found(findings, "data").found
     assert "no_such_module" in found(findings, "code").found
     assert "other.txt" in found(findings, "push").found
     assert {f.topic for f in findings if f.state == "problem"} == {"data", "code", "push"}
     assert all(f.remedy for f in findings if f.state != "ok")
+
+
+def test_data_that_a_run_would_refuse_are_told_in_its_words(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The nearest name, and files of two formats: not just that there is nothing."""
+    pipeline = write_pipeline(tmp_path)
+    (tmp_path / "more.jsonl").write_text("{}\n")
+    for path, told in (("row.csv", "did you mean 'rows.csv'?"), ("[rm]o*[vl]", "differ in format")):
+        cli.main(["doctor", str(pipeline), "--root", str(tmp_path / "root"), "--json", "--set", f"data.path={path!r}"])
+        findings = [machine.Finding(**finding) for finding in json.loads(capsys.readouterr().out)]
+        assert told in found(findings, "data").found
 
 
 def test_more_workers_than_cores_is_a_warning() -> None:

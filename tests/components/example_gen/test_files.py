@@ -1,6 +1,8 @@
 """Which files a path means, and their fingerprint."""
 
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -105,3 +107,58 @@ def test_what_is_no_regular_file_is_said_to_be_none(tmp_path: Path) -> None:
         with pytest.raises(DataError) as failure:
             _names(path)
         assert str(failure.value) == f"data.path: not a regular file: {path}; give a file, a folder or a glob"
+
+
+def test_a_link_back_to_a_folder_above_gives_no_file_twice(folder: Path) -> None:
+    """A glob of any depth follows links, but not in circles, of which two would never end."""
+    (folder / "sub" / "c.csv").write_text("x\n1\n")
+    for name in ("up", "again"):
+        (folder / "sub" / name).symlink_to("..")
+    (folder / "other").symlink_to("sub")
+    assert _names(folder / "**" / "*.csv") == ["a.csv", "b.csv", "c.csv", "c.csv"]
+    assert _names(folder / "**") == ["a.csv", "b.csv", "c.csv", "c.csv"]
+    assert _names(folder / "s*" / "**" / "c.csv") == ["c.csv"]
+    assert _names(folder / "**" / "sub" / "**" / "*.csv") == ["c.csv"]
+
+
+def test_names_may_hold_any_character(folder: Path) -> None:
+    """Blanks, line breaks, other scripts."""
+    names = [" a b.csv", "häuser.csv", "line\nbreak.csv", "数.csv"]
+    for name in names:
+        (folder / "sub" / name).write_text("x\n1\n")
+    assert _names(folder / "sub") == sorted(names)
+    assert _names(folder / "**" / "line*.csv") == ["line\nbreak.csv"]
+
+
+def test_a_name_that_is_no_text_is_refused(folder: Path) -> None:
+    """Bytes that are not UTF-8 would fail later, where names are written down."""
+    (folder / os.fsdecode(b"caf\xe9.csv")).write_text("x\n1\n")
+    with pytest.raises(DataError, match=r"caf\\xe9\.csv': the name is not UTF-8"):
+        _names(folder)
+
+
+@pytest.fixture
+def nobody() -> Iterator[Path]:
+    """Gives a folder that everybody may read, and takes root's rights from the test."""
+    euid = os.geteuid()
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        (Path(folder) / "sub").mkdir()
+        for name in ("a.csv", "sub/b.csv"):
+            (Path(folder) / name).write_text("x\n1\n")
+        try:
+            yield Path(folder)
+        finally:
+            os.seteuid(euid)
+
+
+def test_what_may_not_be_read_is_told_before_the_run(nobody: Path) -> None:
+    """A file, and a folder on the way to files, which would else be left out silently."""
+    (nobody / "a.csv").chmod(0)
+    (nobody / "sub").chmod(0)
+    if os.geteuid() == 0:
+        os.seteuid(65534)
+    with pytest.raises(DataError, match=r"a\.csv: may not be read"):
+        _names(nobody)
+    with pytest.raises(DataError, match="sub: cannot be read: Permission denied"):
+        _names(nobody / "**" / "*.csv")

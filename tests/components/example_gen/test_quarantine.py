@@ -58,6 +58,16 @@ def test_a_malformed_row_is_kept_with_line_and_reason(
         assert bad["row_base64"] == "MixjYWbpCg=="
 
 
+def test_the_error_of_a_row_says_that_such_rows_can_be_left_out(ingest_text: Ingest) -> None:
+    """One that a header or a column is at fault for does not."""
+    for text in ("id,t\n1\n", "id,t\n9223372036854775808,x\n1,x\n"):
+        with pytest.raises(DataError, match=r"rows\.csv:2: .*; or leave such rows out .*data\.on_error: quarantine"):
+            ingest_text(text)
+    with pytest.raises(DataError) as told:
+        ingest_text("id,id\n1,2\n")
+    assert "quarantine" not in str(told.value)
+
+
 def test_a_value_that_has_not_its_declared_type_is_kept_with_its_column(ingest_text: Ingest) -> None:
     """One line a row, though two of its cells are wrong; lines count those within cells."""
     text = 'id,v,w\n1,5,5\n"a\nb",x7,y8\n3,6,z\n'
