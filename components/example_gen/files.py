@@ -115,8 +115,6 @@ def matched_files(folder: str, pattern: str) -> tuple[str, ...]:
     if not files:
         raise DataError(_nothing_found(Path(folder), pattern))
     for path in files:
-        if not path.isascii() and any("\ud800" <= character <= "\udfff" for character in path):
-            raise DataError(f"{os.fsencode(path)!r}: the name is not UTF-8, so no table can hold it; rename it")
         if not os.access(path, os.R_OK, effective_ids=True):
             raise DataError(f"{path}: may not be read; give its owner's leave (chmod +r), or take it out of data.path")
     return tuple(files)

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 
+from lockstep.components.errors import DataError
 from lockstep.components.example_gen.csv_source import CsvSource
 from lockstep.components.example_gen.files import format_of
 from lockstep.components.example_gen.image_source import ImageFolderSource, ImageListSource
@@ -22,9 +23,11 @@ def open_source(files: Sequence[str], data: DataOptions, root: str | None = None
       root: The folder that they were found in; None is the deepest one that holds them all.
 
     Raises:
-      DataError: The format is unknown, or the columns cannot be used.
+      DataError: The format is unknown, a name is not UTF-8, or the columns cannot be used.
     """
     kind = data.format or format_of(files)
+    if kind not in ("images", "image_list") or data.keep_origin:
+        _check_names(files)
     if root is None:
         root = os.path.commonpath([os.path.dirname(path) for path in files])  # noqa: PTH120 - text, as the paths are
     if kind == "parquet":
@@ -38,3 +41,12 @@ def open_source(files: Sequence[str], data: DataOptions, root: str | None = None
     if kind == "image_list":
         return ImageListSource(files, data)
     return CsvSource(files, data)
+
+
+def _check_names(files: Sequence[str]) -> None:
+    """Refuses what Arrow neither opens nor holds in a table of origins."""
+    for path in files:
+        try:
+            path.encode()
+        except UnicodeEncodeError as e:
+            raise DataError(f"{os.fsencode(path)!r}: the file's name is not UTF-8; rename it") from e

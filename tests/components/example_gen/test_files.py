@@ -4,11 +4,14 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lockstep.components.errors import DataError
 from lockstep.components.example_gen.files import fingerprint, format_of, matched_files, split_path
+from lockstep.components.example_gen.options import DataOptions
+from lockstep.components.example_gen.sources import open_source
 
 
 def _names(path: Path) -> list[str]:
@@ -130,11 +133,15 @@ def test_names_may_hold_any_character(folder: Path) -> None:
     assert _names(folder / "**" / "line*.csv") == ["line\nbreak.csv"]
 
 
-def test_a_name_that_is_no_text_is_refused(folder: Path) -> None:
-    """Bytes that are not UTF-8 would fail later, where names are written down."""
-    (folder / os.fsdecode(b"caf\xe9.csv")).write_text("x\n1\n")
-    with pytest.raises(DataError, match=r"caf\\xe9\.csv': the name is not UTF-8"):
-        _names(folder)
+@pytest.mark.parametrize(
+    "options", [{"format": "csv"}, {"format": "parquet"}, {"format": "images", "keep_origin": True}]
+)
+def test_a_name_that_is_no_text_is_refused_where_arrow_needs_one(folder: Path, options: dict[str, Any]) -> None:
+    """Images alone are read by any name."""
+    path = folder / os.fsdecode(b"caf\xe9.csv")
+    path.write_text("x\n1\n")
+    with pytest.raises(DataError, match=r"caf\\xe9\.csv': the file's name is not UTF-8; rename it"):
+        open_source([str(path)], DataOptions(path=str(folder), **options))
 
 
 @pytest.fixture
