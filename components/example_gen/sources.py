@@ -45,8 +45,6 @@ def open_source(files: Sequence[str], data: DataOptions, root: str | None = None
 
 def _check_names(files: Sequence[str]) -> None:
     """Refuses what Arrow neither opens nor holds in a table of origins."""
-    for path in files:
-        try:
-            path.encode()
-        except UnicodeEncodeError as e:
-            raise DataError(f"{os.fsencode(path)!r}: the file's name is not UTF-8; rename it") from e
+    odd = next((path for path in files if any("\ud800" <= letter <= "\udfff" for letter in path)), None)
+    if odd is not None:
+        raise DataError(f"{os.fsencode(odd)!r}: the file's name is not UTF-8; rename it")
