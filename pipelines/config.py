@@ -356,14 +356,14 @@ def _adapter() -> pydantic.TypeAdapter[list[PipelineConfig]]:
 
 
 def _structure(mapping: Mapping[str, Any], *, source: str) -> PipelineConfig:
-    for key, number in _whole_numbers(mapping):
-        if not -(2**63) <= number < 2**63:  # what files, metadata and TensorFlow keep
-            raise ConfigurationError(f"{source}: {key}: {number} is not allowed; give a number of 64 bits")
     try:
         # By JSON, since only there pydantic's strict mode takes mappings for dataclasses and lists for tuples.
         document = json.dumps([mapping])
-    except (TypeError, ValueError) as e:
+    except (TypeError, ValueError, RecursionError) as e:
         raise ConfigurationError(f"{source}: a value or key is no text, number, list or mapping: {e}") from e
+    for key, number in _whole_numbers(mapping):
+        if not -(2**63) <= number < 2**63:  # what files, metadata and TensorFlow keep
+            raise ConfigurationError(f"{source}: {key}: {number} is not allowed; give a number of 64 bits")
     try:
         return _adapter().validate_json(document)[0]
     except pydantic.ValidationError as e:

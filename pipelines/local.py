@@ -5,7 +5,6 @@ holds a fingerprint of the code it depends on, and that a step which TFX quietly
 """
 
 import dataclasses
-import difflib
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -19,7 +18,8 @@ from tfx.orchestration.portable import launcher, runtime_parameter_utils
 from tfx.proto.orchestration import pipeline_pb2
 from tfx.types import artifact, artifact_utils
 
-from lockstep.components.errors import ConfigurationError, StepFailed
+from lockstep.components.errors import StepFailed
+from lockstep.pipelines.run import check_steps
 
 FINGERPRINT_PARAMETER = "code_fingerprint"
 
@@ -82,11 +82,7 @@ def run_steps(
       Exception: whatever a step's executor raised; the execution is recorded as failed before.
     """
     nodes = [node.pipeline_node.node_info.id for node in ir.nodes]
-    for step in force:
-        if step not in nodes:
-            nearest = difflib.get_close_matches(step, nodes, n=1)
-            hint = f"did you mean {nearest[0]}?" if nearest else f"the steps are {', '.join(nodes)}"
-            raise ConfigurationError(f"--force {step}: no such step; {hint}")
+    check_steps(force, nodes)
     deployment = runner_utils.extract_local_deployment_config(ir)
     for node in ir.nodes:
         pipeline_node = node.pipeline_node

@@ -6,6 +6,7 @@ crash at exit, so the child's output goes to a file, and what counts is the last
 
 import contextlib
 import dataclasses
+import difflib
 import json
 import os
 import pathlib
@@ -15,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO, TextIO
 
 from lockstep.components.errors import ConfigurationError
@@ -26,6 +27,17 @@ from lockstep.pipelines import run_events, run_guards
 from lockstep.pipelines.config import ConfigSource
 from lockstep.pipelines.console import Console, shorten
 from lockstep.pipelines.run_files import RootFiles, RunFiles
+
+STEPS = (
+    "ExampleGen",
+    "StatisticsGen",
+    "SchemaGen",
+    "ExampleValidator",
+    "Transform",
+    "DistributedTrainer",
+    "Evaluator",
+    "Pusher",
+)
 
 _STOP_TIMEOUT_S = 30.0
 _REPORT_TIMEOUT_S = 120.0
@@ -83,9 +95,10 @@ def run_pipeline(
 
     Raises:
       DataError: there are no data files.
-      ConfigurationError: the root cannot be written.
+      ConfigurationError: the root cannot be written, or ``force`` names no step.
       StepFailed: another run uses the root.
     """
+    check_steps(force, STEPS)
     check_data(source.config.data.path)
     files = RootFiles(root)
     with contextlib.ExitStack() as stack:
@@ -123,15 +136,16 @@ def report_run(run: RunFiles, log: BinaryIO) -> pathlib.Path | str:
     """
     command = [sys.executable, "-c", _REPORT, str(run.run_dir), str(run.report_path)]
     try:
-        code = subprocess.run(
-            command,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd=run.run_dir,
-            timeout=_REPORT_TIMEOUT_S,
-        ).returncode
+        with run_guards.interruptible():  # the run's own message is yet to be told
+            code = subprocess.run(
+                command,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=run.run_dir,
+                timeout=_REPORT_TIMEOUT_S,
+            ).returncode
     except subprocess.TimeoutExpired:
         return f"not written, since it took longer than {_REPORT_TIMEOUT_S:.0f} s"
     except KeyboardInterrupt:
@@ -163,6 +177,19 @@ def _predict_data(data: DataOptions) -> str:
     if data.options.null_tokens != default.null_tokens:
         arguments += [f"--null-token={token}" for token in data.options.null_tokens or ("",)]
     return shlex.join(arguments)
+
+
+def check_steps(force: Iterable[str], steps: Sequence[str]) -> None:
+    """Refuses to force a step that there is not.
+
+    Raises:
+      ConfigurationError: naming the nearest one, or all.
+    """
+    for step in force:
+        if step not in steps:
+            nearest = difflib.get_close_matches(step, steps, n=1)
+            hint = f"did you mean {nearest[0]}?" if nearest else f"the steps are {', '.join(steps)}"
+            raise ConfigurationError(f"--force {step}: no such step; {hint}")
 
 
 def check_data(path: str) -> None:

@@ -197,6 +197,11 @@ def test_a_number_that_no_machine_word_holds_is_refused(tmp_path: pathlib.Path) 
             load(tmp_path, MINIMAL, override)
 
 
+def test_a_document_that_holds_itself_is_refused(tmp_path: pathlib.Path) -> None:
+    """By an anchor; no walk through it would end."""
+    assert "Circular reference" in message_of(tmp_path, MINIMAL + "model: {parameters: &a {layers: [*a]}}\n")
+
+
 def test_a_value_of_thousands_of_characters_is_not_repeated_whole(tmp_path: pathlib.Path) -> None:
     """The key before it and the remedy after it are."""
     for key, remedy in (("name", "63 at most"), ("train.steps", "give a whole number")):

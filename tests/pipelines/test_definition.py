@@ -5,6 +5,7 @@ import pathlib
 
 from lockstep.pipelines.config import load_config
 from lockstep.pipelines.definition import Site, build_pipeline
+from lockstep.pipelines.run import STEPS
 from lockstep.pipelines.run_files import RootFiles
 
 
@@ -14,6 +15,13 @@ def _requirements(tmp_path: pathlib.Path, *overrides: str) -> dict[str, object]:
     example_gen = next(component for component in pipeline.components if component.id == "ExampleGen")
     requirements: dict[str, object] = json.loads(example_gen.exec_properties["spec"])["requirements"]
     return requirements
+
+
+def test_the_steps_that_can_be_forced_are_those_of_the_pipeline(tmp_path: pathlib.Path) -> None:
+    """Which are known before TFX is loaded."""
+    source, root = load_config("taxi", root=tmp_path)
+    pipeline = build_pipeline(source.config, Site.local(source.config, RootFiles(root), None))
+    assert sorted(component.id for component in pipeline.components) == sorted(STEPS)
 
 
 def test_labels_are_complete_whatever_makes_the_features(tmp_path: pathlib.Path) -> None:

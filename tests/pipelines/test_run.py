@@ -24,9 +24,9 @@ def source(tmp_path: pathlib.Path) -> ConfigSource:
     return load_config("taxi", root=tmp_path / "root")[0]
 
 
-def run_it(source: ConfigSource, root: pathlib.Path) -> None:
+def run_it(source: ConfigSource, root: pathlib.Path, *force: str) -> None:
     """Runs; none of the tests here comes so far that a process starts."""
-    run.run_pipeline(source, root, Console(io.StringIO()))
+    run.run_pipeline(source, root, Console(io.StringIO()), force)
 
 
 def test_a_root_in_use_is_refused_with_the_process_that_uses_it(source: ConfigSource, tmp_path: pathlib.Path) -> None:
@@ -45,6 +45,15 @@ def test_a_root_that_is_a_file_is_the_users_mistake(source: ConfigSource, tmp_pa
     (tmp_path / "root").write_text("")
     with pytest.raises(ConfigurationError, match=r"--root .*root: "):
         run_it(source, tmp_path / "root")
+
+
+def test_a_step_that_there_is_not_is_refused_before_anything_is_made(
+    source: ConfigSource, tmp_path: pathlib.Path
+) -> None:
+    """It took twenty seconds, the load of TFX, to be told."""
+    with pytest.raises(ConfigurationError, match=r"--force Evalator: no such step; did you mean Evaluator\?"):
+        run_it(source, tmp_path / "root", "Pusher", "Evalator")
+    assert not (tmp_path / "root").exists()
 
 
 def test_artifacts_without_their_metadata_are_refused(source: ConfigSource, tmp_path: pathlib.Path) -> None:
@@ -109,3 +118,12 @@ def test_a_run_that_left_nothing_has_a_report(tmp_path: pathlib.Path) -> None:
     with (tmp_path / "run.log").open("ab") as log:
         assert run.report_run(RunFiles(run_dir), log) == run_dir / "report.html"
     assert "ended without a word" in (run_dir / "report.html").read_text()
+
+
+def test_a_run_that_is_ended_while_its_report_is_written_still_says_how_it_ended(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGTERM ends the report alone."""
+    monkeypatch.setattr(run, "_REPORT", "import os, time; os.kill(os.getppid(), 15); time.sleep(60)")
+    with (tmp_path / "run.log").open("ab") as log:
+        assert run.report_run(RunFiles(tmp_path), log) == "not written: interrupted"
