@@ -439,11 +439,16 @@ def _runs(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
+    from lockstep.components.errors import ConfigurationError
     from lockstep.pipelines.report import report, run_record
 
     files = run_record.find_run(options.run)
     path = files.report_path if options.output is None else options.output
-    report.write_report(files, path)
+    try:
+        report.write_report(files, path)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as e:
+        reason = f"{path}: {e.strerror}; give a file in a folder that can be written"
+        raise ConfigurationError(f"--output {reason}") from e
     print(path)
     return 0
 

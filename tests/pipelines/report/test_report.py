@@ -266,7 +266,7 @@ def test_the_command_takes_a_run_or_a_root(tmp_path: pathlib.Path, capsys: pytes
     assert (tmp_path / "there.html").read_text().startswith("<!doctype html>")
     assert cli.main(["report", str(tmp_path / "nowhere")]) == 2
     assert "no runs are there" in capsys.readouterr().err
-    assert cli.main(["report", str(tmp_path), "-o", str(tmp_path / "no" / "folder.html")]) == 1
+    assert cli.main(["report", str(tmp_path), "-o", str(tmp_path / "no" / "folder.html")]) == 2
     assert "No such file" in capsys.readouterr().err
 
 
