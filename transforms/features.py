@@ -69,7 +69,7 @@ class Label:
     """What the model learns to predict: dense float32 of shape [batch, 1], under the name of its column.
 
     Args:
-      column: The raw column; of numbers.
+      column: The raw column; of numbers, unless ``preprocessing`` makes the label of it, as of an image's folder.
       kind: ``binary`` (0 or 1) or ``regression``.
       threshold: ``binary`` only: the label is 1 where ``column > threshold``, compared in float64; None takes the
         column as it is, and then it must hold 0 and 1 only.
