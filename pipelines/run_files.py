@@ -39,6 +39,11 @@ class RootFiles:
         """Locked by the run that goes on; holds its process id."""
         return self.root / "lock"
 
+    @property
+    def steps_lock_path(self) -> pathlib.Path:
+        """Locked by the process that runs the steps, which outlives a killed run by seconds; holds its id."""
+        return self.root / "steps.lock"
+
 
 @dataclasses.dataclass(frozen=True)
 class RunFiles:

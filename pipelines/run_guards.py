@@ -14,6 +14,7 @@ from lockstep.components.errors import ConfigurationError, StepFailed
 
 _LOCK_ATTEMPTS = 4
 _LOCK_POLL_S = 0.05
+_PREDECESSOR_TIMEOUT_S = 60.0
 
 
 @contextlib.contextmanager
@@ -42,6 +43,37 @@ def locked(path: pathlib.Path) -> Iterator[None]:
         lock.truncate(0)
         lock.write(f"{os.getpid()}\n")
         lock.flush()
+        yield
+
+
+@contextlib.contextmanager
+def after_predecessor(path: pathlib.Path, *, timeout_s: float = _PREDECESSOR_TIMEOUT_S) -> Iterator[None]:
+    """Waits until no other process runs steps on the root, and keeps others waiting meanwhile.
+
+    A run that is killed drops the root's lock at once; the process that ran its steps notices, and ends within seconds.
+
+    Raises:
+      StepFailed: It has not ended by then.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    with path.open("a+", encoding="utf-8") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as e:
+                if time.monotonic() > deadline_s:
+                    lock.seek(0)
+                    raise StepFailed(
+                        f"process {lock.read().strip() or 'unknown'} of a run that was killed still works in"
+                        f" {path.parent}; end it, or give another --root"
+                    ) from e
+            time.sleep(_LOCK_POLL_S)
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        # Beam and users' code fork: what they leave behind must not keep the root for ever.
+        os.register_at_fork(after_in_child=lock.close)
         yield
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from lockstep.components import object_store
 from lockstep.components.errors import StepFailed
-from lockstep.pipelines import run_events
+from lockstep.pipelines import run_events, run_guards
 from lockstep.pipelines.config import PipelineConfig
 from lockstep.pipelines.explanation import explain
 from lockstep.pipelines.fingerprint import StepFingerprints
@@ -98,7 +98,8 @@ def _run(request: RunRequest, sender: _Sender, run: RunFiles) -> run_events.RunF
     progress = logging.getLogger("lockstep.progress")
     progress.addHandler(sender)
     try:
-        return _run_steps(request, sender)
+        with run_guards.after_predecessor(RootFiles(pathlib.Path(request.root)).steps_lock_path):
+            return _run_steps(request, sender)
     except Exception as e:  # Whatever a step raised ends here, as the run's outcome.
         _logger.exception("the run failed")
         step, seconds = sender.running
@@ -122,7 +123,7 @@ def _run_steps(request: RunRequest, sender: _Sender) -> run_events.RunFinished:
     # Here and not at the top: these take seconds, and a wrong import path is told before.
     from tfx.orchestration import metadata
 
-    from lockstep.pipelines import definition, figures, local
+    from lockstep.pipelines import definition, figures, leftovers, local
 
     root = RootFiles(pathlib.Path(request.root))
     pipeline = definition.build_pipeline(config, definition.Site.local(config, root, folder))
@@ -132,6 +133,8 @@ def _run_steps(request: RunRequest, sender: _Sender) -> run_events.RunFinished:
     sender.send(run_events.RunStarted(steps=steps, versions=figures.versions(), upstream=upstream))
     connection = metadata.Metadata(metadata.sqlite_metadata_connection_config(str(root.metadata_path)))
     _check_metadata(connection, root)
+    if left := leftovers.fail_leftovers(connection, ir.pipeline_info.id):
+        _logger.warning("executions %s of runs that were killed are marked as failed", ", ".join(map(str, left)))
     outcome = figures.RunOutcome()
     for event in local.run_steps(ir, connection, fingerprint=fingerprints.of, force=request.force):
         if isinstance(event, local.StepStarted):

@@ -70,12 +70,14 @@ class Clip:
     norm: float | None = None
     value: float | None = None
 
-    def apply(self, gradients: "list[Gradient]", scale: Any = 1.0) -> "list[Gradient]":
+    def apply(self, gradients: "list[Gradient]", scale: Any = 1.0, *, keep_overflow: bool = False) -> "list[Gradient]":
         """Returns the gradients within the bounds.
 
         Args:
           gradients: Of the whole batch.
           scale: By how much they are too large, see ``optimizer_scale``; so the bounds are, too.
+          keep_overflow: Whether what is infinite stays so, for an optimizer that leaves out such a step: it would not
+            see it else.
         """
         import tensorflow as tf
 
@@ -85,7 +87,7 @@ class Clip:
             norm = _global_norm(single)
             return list(tf.clip_by_global_norm(single, self.norm * tf.cast(scale, norm.dtype), use_norm=norm)[0])
         assert self.value is not None
-        return [None if g is None else _within(g, self.value * tf.cast(scale, g.dtype)) for g in single]
+        return [None if g is None else _within(g, self.value * tf.cast(scale, g.dtype), keep_overflow) for g in single]
 
 
 def clip_of(options: TrainOptions) -> Clip | None:
@@ -102,13 +104,16 @@ def _global_norm(gradients: "list[Gradient]") -> "tf.Tensor":
     return tf.sqrt(tf.add_n([tf.cast(tf.reduce_sum(tf.square(value)), values[0].dtype) for value in values]))
 
 
-def _within(gradient: "tf.Tensor | tf.IndexedSlices", bound: "tf.Tensor") -> "tf.Tensor | tf.IndexedSlices":
+def _within(gradient: "tf.Tensor | tf.IndexedSlices", bound: "tf.Tensor", keep_overflow: bool) -> Gradient:
     import tensorflow as tf
 
+    values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+    bounded = tf.clip_by_value(values, -bound, bound)
+    if keep_overflow:
+        bounded = tf.where(tf.math.is_finite(values), bounded, values)
     if isinstance(gradient, tf.IndexedSlices):
-        values = tf.clip_by_value(gradient.values, -bound, bound)
-        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    return tf.clip_by_value(gradient, -bound, bound)
+        return tf.IndexedSlices(bounded, gradient.indices, gradient.dense_shape)
+    return bounded
 
 
 def _each_row_once(gradient: Gradient) -> Gradient:

@@ -208,7 +208,8 @@ class StepFunction:
         if self._clip is not None or self._skips_steps:
             gradients = summed(gradients)
             if self._clip is not None:
-                gradients = self._clip.apply(gradients, optimizer_scale(self._optimizer))
+                scale, skips = optimizer_scale(self._optimizer), skips_steps(self._optimizer)
+                gradients = self._clip.apply(gradients, scale, keep_overflow=skips)
             # The optimizer sums them over the replicas once more: what a replica has is its part of that.
             num_replicas = self._strategy.num_replicas_in_sync
             gradients = [None if gradient is None else gradient / num_replicas for gradient in gradients]

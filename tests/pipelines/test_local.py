@@ -58,11 +58,11 @@ class Runs:
         """How often the executor ran."""
         return int((self.folder / "counter").read_text())
 
-    def run(self, *fingerprints: str, force: tuple[str, ...] = ()) -> local.StepFinished:
+    def run(self, *fingerprints: str, force: tuple[str, ...] = (), pipeline: str = "p") -> local.StepFinished:
         """Runs once; the fingerprint is asked before and after the step."""
         asked = iter(fingerprints)
-        pipeline = tfx_pipeline.Pipeline(
-            pipeline_name="p",
+        compiled = tfx_pipeline.Pipeline(
+            pipeline_name=pipeline,
             pipeline_root=str(self.folder / "artifacts"),
             components=[Counting(self.folder / "counter")],
             enable_cache=True,
@@ -71,7 +71,7 @@ class Runs:
         [finished] = [
             event
             for event in local.run_steps(
-                local.compile_pipeline(pipeline),
+                local.compile_pipeline(compiled),
                 metadata.Metadata(self.config),
                 fingerprint=lambda _: next(asked),
                 force=force,

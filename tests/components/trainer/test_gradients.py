@@ -42,3 +42,17 @@ def test_clipping_bounds_all_gradients_together(scale: float) -> None:
     assert nothing is None
     assert dense(clipped).tolist() == [[-2.5 * scale, 0], [0, 0]]
     assert dense(table).tolist() == [[0], [0], [2.5 * scale], [0]]
+
+
+def test_a_bound_hides_no_overflow_from_an_optimizer_that_leaves_it_out() -> None:
+    """What is infinite stays so where a loss is scaled; else it is bounded as any other number."""
+    matrix = tf.constant([[3.0, np.inf], [0.0, -np.inf]])
+    rows = tf.IndexedSlices(tf.constant([[np.inf], [3.0]]), tf.constant([2, 1]), tf.constant([3, 1]))
+    clipped, table = Clip(value=2.5).apply([matrix, rows], keep_overflow=True)
+    assert dense(clipped).tolist() == [[2.5, np.inf], [0, -np.inf]]
+    assert dense(table).tolist() == [[0], [2.5], [np.inf]]
+    clipped, table = Clip(value=2.5).apply([matrix, rows])
+    assert dense(clipped).tolist() == [[2.5, 2.5], [0, -2.5]]
+    assert dense(table).tolist() == [[0], [2.5], [2.5]]
+    for gradient in Clip(norm=1.0).apply([matrix, rows], keep_overflow=True):
+        assert not np.isfinite(dense(gradient)).all()

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from lockstep.components.trainer.early_stopping import EarlyStopping
 from lockstep.components.trainer.heartbeat import WorkerEvent
 from lockstep.components.trainer.launchers import WorkerStatus
 from lockstep.components.trainer.launchers.local import LocalLauncher
 from lockstep.components.trainer.spec import RunFiles, TrainSpec, worker_command
 from lockstep.components.trainer.summary import TrainingOutcome
 from lockstep.components.trainer.supervisor import Supervisor
-from tests.components.trainer.conftest import MakeSpec, example
+from tests.components.trainer.conftest import MakeSpec, TrainingData, example
 from tests.components.trainer.worker_processes import free_ports
 
 pytestmark = pytest.mark.slow
@@ -95,11 +96,34 @@ def test_an_asynchronous_training_counts_its_steps_exactly(make_spec: MakeSpec) 
     check_result(spec)
 
 
-def test_a_worker_s_step_is_clipped_and_weighed(make_spec: MakeSpec) -> None:
-    """Each step is one worker's whole batch, so are its bounds and its sum of weights; it still learns."""
-    spec = make_spec(**OPTIONS, steps=100, checkpoint_every=50, class_weights={"1": 2.0}, clip_norm=1.0)
+def test_validations_end_an_asynchronous_training(make_spec: MakeSpec, training_data: TrainingData) -> None:
+    """At the step of a validation, with the weights of the best one. A record's own number is its weight, in the
+    training, where that of its class is multiplied with it and each worker's step is clipped, and in validations.
+    """
+    stopping = EarlyStopping(min_delta=1e6, patience=2)  # none is better than the first by that much
+    options = {"validate_every": 40, "early_stopping": stopping, "weight_column": "record_id"}
+    options |= {"class_weights": {"1": 2.0}, "clip_norm": 1.0}
+    spec = make_spec(**OPTIONS, **options, steps=400, checkpoint_every=60)
     assert supervised(spec, KillingLauncher(None)).restarts == 0
-    check_result(spec)
+    report = json.loads(RunFiles(Path(spec.run_dir)).training_path.read_text())
+    course = report["validation"]
+    assert report["evaluation"]["auc"] > 0.7
+    assert [validation["step"] for validation in course["validations"]] == [40, 80, 120]
+    assert (report["steps"], course["best_step"], course["has_stopped"]) == (120, 40, True)
+    found = course["validations"][0]["metrics"]
+    assert report["evaluation"] == pytest.approx(found, rel=1e-6)
+    assert course["validations"][2]["metrics"]["loss"] != pytest.approx(found["loss"], rel=1e-6)
+
+    served = tf.saved_model.load(spec.export_dir).signatures["serving_default"]
+    rows = training_data.eval_rows
+    raw = [example({name: value for name, value in row.items() if name not in ("tips", "record_id")}) for row in rows]
+    chances = served(tf.constant(raw))["predictions"].numpy().ravel().astype(float)
+    is_generous = np.array([row["tips"] > 0.2 * row.get("fare", 0.0) for row in rows])
+    losses = -np.log(np.where(is_generous, chances, 1 - chances))
+    weights = np.array([row["record_id"] for row in rows])
+    assert found["loss"] == pytest.approx(float(np.sum(losses * weights)) / len(rows), rel=1e-4)
+    accuracy = float(np.sum(weights * ((chances > 0.5) == is_generous)) / np.sum(weights))
+    assert found["accuracy"] == pytest.approx(accuracy, rel=1e-5)
 
 
 def test_a_killed_worker_is_replaced_alone(make_spec: MakeSpec) -> None:

@@ -19,8 +19,7 @@ from lockstep.components.trainer.heartbeat import Reporter, WorkerEvent
 from lockstep.components.trainer.records import Records
 from lockstep.components.trainer.schedule_options import ScheduleOptions
 from lockstep.components.trainer.spec import TrainOptions
-from lockstep.components.trainer.strategies import Built
-from lockstep.components.trainer.synchronous import Synchronous
+from lockstep.components.trainer.strategies import Built, make_engine
 from lockstep.components.trainer.task import Task
 from lockstep.components.trainer.usage import GroupMeter
 from lockstep.components.trainer.validation import Validator
@@ -37,6 +36,13 @@ def split(folder: Path, count: int, **changed: float) -> Records:
     return Records(write_split(folder, [example(row) for row in rows], 2), SPEC, "tips", "weight")
 
 
+def small_model() -> keras.Model:
+    """One hidden layer, some of which is dropped."""
+    fare = keras.Input((1,), name="fare")
+    hidden = keras.layers.Dropout(0.3)(keras.layers.Dense(8, activation="tanh")(fare))
+    return keras.Model({"fare": fare}, keras.layers.Dense(1, activation="sigmoid")(hidden))
+
+
 class Run:
     """A training with validations, as ``Training`` puts it together."""
 
@@ -45,17 +51,16 @@ class Run:
         values |= {"checkpoint_every": 5, "validate_every": 3, "steps_per_call": 2, "learning_rate": 0.05}
         self.options = TrainOptions(**{**values, **options})
         self.meter = GroupMeter()
-        engine = Synchronous(self.options, Task(), self.meter)
+        engine = make_engine(self.options, Task(), self.meter)
         self.data = engine.input(split(folder / f"{name}-train", 45), folder / "cache")
         keras.utils.set_random_seed(7)
-        fare = keras.Input((1,), name="fare")
-        hidden = keras.layers.Dropout(0.3)(keras.layers.Dense(8, activation="tanh")(fare))
-        self.model = keras.Model({"fare": fare}, keras.layers.Dense(1, activation="sigmoid")(hidden))
-        per_example = loop.per_example_loss(self.model, "binary")
-        optimizer = loop.optimizer_of(self.model, self.options)
+        with engine.scope():
+            self.model = small_model()
+            per_example = loop.per_example_loss(self.model, "binary")
+            optimizer = loop.optimizer_of(self.model, self.options)
         engine.prepare(Built(model=self.model, optimizer=optimizer, loss=per_example, label="tips"))
         self.engine = engine
-        evaluation = Evaluation(self.model, evaluated, per_example, "binary")
+        evaluation = Evaluation(engine.validation_model(small_model), evaluated, per_example, "binary")
         self.validator = Validator(self.options, evaluation, engine, on_batch=lambda: None)
         variables = [*engine.variables(), *self.validator.variables()]
         self.checkpoint_dir = folder / name
@@ -69,7 +74,7 @@ class Run:
         self.engine.resume(first_step)
 
         def keep(step: int, metrics: Any) -> None:
-            self.weights_of[step] = [weight.numpy() for weight in self.model.weights]
+            self.weights_of[step] = [weight.numpy() for weight in self.engine.weights()]
 
         result = loop.train(
             self.engine,
@@ -85,6 +90,7 @@ class Run:
             on_validation=keep,
         )
         self.validator.restore_best()
+        self.engine.trained_model(small_model)
         return result
 
 
@@ -98,7 +104,11 @@ ALL = {
 }
 
 
-@pytest.mark.parametrize("options", [{}, ALL], ids=["plain", "with-all"])
+# A mesh of one device is a mesh all the same.
+SPLIT = {"strategy": "dtensor", "mesh": {"model": 1}, "class_weights": {"1": 3.0}}
+
+
+@pytest.mark.parametrize("options", [{}, ALL, SPLIT], ids=["plain", "with-all", "dtensor"])
 def test_a_training_stops_and_resumes_from_every_checkpoint_alike(tmp_path: Path, options: dict[str, Any]) -> None:
     """The fifth validation ends it, whose step is saved; the model has the first one's weights, wherever it was cut."""
     evaluated = split(tmp_path / "eval", 20)
