@@ -5,6 +5,7 @@ and leave processes behind when the caller is killed. Here a process ends as soo
 """
 
 import collections
+import contextlib
 import os
 import pickle
 import queue
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, Pipe, wait
@@ -27,6 +29,8 @@ _R = TypeVar("_R")
 _MAX_PROCESSES = 8
 _MAX_QUEUED = 2  # pieces sent to a process: one that it works on, one that waits
 _END_S = 10.0
+_POLL_S = 1.0
+_STOPPED_S = 60.0  # a process that was stopped and goes on sooner costs only that time
 # Not `-m`: that puts the current folder first on the path, where a user's own files may have any name.
 _START = "import sys; sys.path[:] = sys.argv[2:]; from {module} import serve; serve(int(sys.argv[1]))"
 
@@ -44,7 +48,7 @@ class Workers(Protocol):
 
         Raises:
           Exception: What the function raised, for the first task for which it did.
-          StepFailed: A process ended before its work was done.
+          StepFailed: A process ended before its work was done, or was stopped for a minute.
         """
 
     def within(self, folder: Path) -> "Workers":
@@ -124,7 +128,11 @@ class ProcessPool:
 
     def _receive(self, results: dict[int, tuple[bool, Any]]) -> None:
         by_connection = {worker.connection: worker for worker in self._workers if worker.tasks}
-        for connection in wait(list(by_connection)):
+        ready = wait(list(by_connection), _POLL_S)
+        if not ready:
+            for worker in by_connection.values():
+                worker.check_running()
+        for connection in ready:
             assert isinstance(connection, Connection)
             worker = by_connection[connection]
             job_number, number, done, result = worker.receive()
@@ -137,12 +145,28 @@ class _Worker:
     def __init__(self) -> None:
         self.connection, theirs = Pipe()
         self.tasks: collections.deque[tuple[int, int]] = collections.deque()
+        self._stopped_at: float | None = None
         start = _START.format(module=__name__)
         fd = theirs.fileno()
         self.process = subprocess.Popen(
             [sys.executable, "-c", start, str(fd), *filter(None, sys.path)], pass_fds=(fd,), stdin=subprocess.DEVNULL
         )
         theirs.close()
+
+    def check_running(self) -> None:
+        """Raises StepFailed when the process has been stopped (SIGSTOP) for a while: nobody else would end the wait."""
+        if not hasattr(os, "waitid"):  # macOS, before Python 3.13
+            return
+        with contextlib.suppress(ChildProcessError):  # it has ended, which its connection tells
+            if os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is None:
+                self._stopped_at = None
+                return
+            self._stopped_at = self._stopped_at or time.monotonic()
+            if time.monotonic() - self._stopped_at >= _STOPPED_S:
+                raise StepFailed(
+                    f"a process that reads rows ({self.process.pid}) has been stopped by a signal for"
+                    f" {_STOPPED_S:g} s; run again"
+                )
 
     def send(self, message: Any) -> None:
         try:

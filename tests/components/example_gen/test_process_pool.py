@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from lockstep.components.errors import DataError, StepFailed
+from lockstep.components.example_gen import process_pool
 from lockstep.components.example_gen.process_pool import ProcessPool
 
 _PARENT = """
@@ -138,3 +139,42 @@ def test_no_process_outlives_a_caller_that_is_killed(tmp_path: Path) -> None:
     while any(_runs(pid) for pid in workers):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def stopped(_: None, number: int) -> int:
+    """Stops itself at task 3."""
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return number
+
+
+def test_a_process_that_was_stopped_ends_the_job_after_a_while(
+    pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not wait for it for ever; one that goes on in time is none."""
+    monkeypatch.setattr(process_pool, "_POLL_S", 0.05)
+    try:
+        results = pool.map(stopped, None, [1, 3, 5])
+        assert next(results) == 1
+        monkeypatch.setattr(process_pool, "_STOPPED_S", 0.2)
+        with pytest.raises(StepFailed, match=r"a process that reads rows \(\d+\) has been stopped by a signal"):
+            list(results)
+    finally:
+        pool.close()
+
+
+def test_a_process_that_goes_on_in_time_gives_its_result(pool: ProcessPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short stop, as by a debugger, is no fault."""
+    monkeypatch.setattr(process_pool, "_POLL_S", 0.05)
+    check = process_pool._Worker.check_running
+
+    def check_and_continue(worker: process_pool._Worker) -> None:
+        check(worker)
+        if worker._stopped_at is not None:
+            worker.process.send_signal(signal.SIGCONT)
+
+    monkeypatch.setattr(process_pool._Worker, "check_running", check_and_continue)
+    try:
+        assert list(pool.map(stopped, None, [1, 3, 5])) == [1, 3, 5]
+    finally:
+        pool.close()
