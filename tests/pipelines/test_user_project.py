@@ -1,9 +1,12 @@
 """A user's own project, end to end: a cache that can be trusted, verdicts, bad input, predictions."""
 
+import contextlib
 import csv
+import json
 import os
 import pathlib
 import signal
+import sqlite3
 import subprocess
 import time
 
@@ -12,6 +15,8 @@ import pytest
 from tests.pipelines.conftest import Project, make_project
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+_COMPLETE, _FAILED = 3, 4  # ML Metadata's numbers for states of executions
 
 STEPS = [
     "ExampleGen",
@@ -119,27 +124,54 @@ def test_a_file_with_a_header_only_has_no_rows(tmp_path: pathlib.Path) -> None:
     assert "no rows" in result.stderr
 
 
-def test_an_interrupted_run_leaves_no_process_and_can_be_repeated(tmp_path: pathlib.Path) -> None:
-    """SIGTERM in mid-training: no process stays, nothing half written counts, the same command goes on."""
+def test_a_run_that_is_interrupted_or_killed_leaves_no_process_and_goes_on(tmp_path: pathlib.Path) -> None:
+    """SIGTERM and then SIGKILL in mid-training: no process stays, nothing half written counts, and the same command
+    goes on from the checkpoint. The metadata and the list of runs say what became of each.
+    """
     project = make_project(tmp_path / "p")
-    arguments = ["run", "hills.yaml", "--root", str(project.root), "--set", "train.steps=200000"]
-    process = subprocess.Popen(project.command(*arguments), cwd=project.folder, stdout=subprocess.PIPE, text=True)
-    events = None
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        found = list((project.root / "runs").glob("*/events.jsonl"))
-        events = found[0].read_text() if found else ""
-        if "step 1" in events:
-            break
-        time.sleep(0.2)
-    assert events is not None
-    assert "step 1" in events, "training did not begin"
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=60) == 1
-    assert not _processes_with(str(project.root))
-    again = project.run()
+    more = ("train.steps=6000", "train.checkpoint_every=200", "train.steps_per_call=1")
+    arguments = [argument for setting in more for argument in ("--set", setting)]
+    seen = [
+        _end_after_a_checkpoint(project, arguments, signal.SIGTERM, exit_code=1),
+        _end_after_a_checkpoint(project, arguments, signal.SIGKILL, exit_code=-signal.SIGKILL),
+    ]
+    again = project.run(*arguments)
     assert again.returncode == 0, again.stderr
     assert project.states()["Transform"] == "cached"
+    [path] = (project.root / "artifacts" / "DistributedTrainer").glob("model_run/*/summary.json")
+    [attempt] = json.loads(path.read_text())["attempts"]
+    assert seen[0] < seen[1] <= attempt["resumed_step"] < 6000
+    listed = json.loads(project.lockstep("runs", str(project.root), "--json").stdout)
+    assert [run["state"] for run in listed] == ["failed", "killed", "done"]
+    with contextlib.closing(sqlite3.connect(project.root / "metadata.sqlite")) as store:
+        found = store.execute(
+            "SELECT last_known_state FROM Execution JOIN Type ON Type.id = type_id"
+            " WHERE Type.name LIKE '%DistributedTrainer' ORDER BY Execution.id"
+        ).fetchall()
+    assert [state for (state,) in found] == [_FAILED, _FAILED, _COMPLETE]
+
+
+def _end_after_a_checkpoint(project: Project, arguments: list[str], number: signal.Signals, *, exit_code: int) -> int:
+    """Runs the pipeline until it has a new checkpoint and sends a signal; returns the newest checkpoint's step."""
+    before = _newest_checkpoint(project)
+    command = project.command("run", "hills.yaml", "--root", str(project.root), *arguments)
+    with subprocess.Popen(command, cwd=project.folder, stdout=subprocess.PIPE, text=True) as process:
+        while process.poll() is None and _newest_checkpoint(project) == before:
+            time.sleep(0.05)  # There is nothing to wait on: workers of another process write it.
+        step = _newest_checkpoint(project)
+        process.send_signal(number)
+        assert process.wait(timeout=120) == exit_code, "the run ended before it trained"
+    deadline_s = time.monotonic() + 60
+    while _processes_with(str(project.root)):  # after SIGKILL they need a moment to notice
+        assert time.monotonic() < deadline_s, _processes_with(str(project.root))
+        assert number == signal.SIGKILL
+        time.sleep(0.1)
+    return step
+
+
+def _newest_checkpoint(project: Project) -> int:
+    folders = (project.root / "training").glob("*/checkpoints/step-*")
+    return max((int(folder.name.removeprefix("step-")) for folder in folders), default=0)
 
 
 def _processes_with(text: str) -> list[str]:
