@@ -1,5 +1,6 @@
 """A model split over logical CPUs: the same as the unsharded one."""
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -11,9 +12,10 @@ import pytest
 import tensorflow as tf
 
 from lockstep.components.errors import ConfigurationError
+from lockstep.components.trainer.early_stopping import EarlyStopping
 from lockstep.components.trainer.heartbeat import WorkerEvent
 from lockstep.components.trainer.sharded import axes_of
-from lockstep.components.trainer.spec import TrainSpec
+from lockstep.components.trainer.spec import RunFiles, TrainSpec
 from lockstep.components.trainer.worker import EXIT_USER_ERROR
 from tests.components.trainer.conftest import MakeSpec, example
 from tests.components.trainer.worker_processes import run_group, start_group
@@ -26,14 +28,24 @@ LAYOUT = {
 }
 MESH = {"strategy": "dtensor", "workers": 1, "mesh": {"batch": 2, "model": 2}, "layout": LAYOUT}
 MODEL: dict[str, Any] = {"build": "sample_models:named_model", "workers": 1}
+# A record's own number is its weight. No validation is better than the first by that much: the fourth one ends the
+# training, whose model then has the first one's weights.
+VALIDATED = {
+    "steps": 99,
+    "learning_rate": 2e-4,  # the mean weight is 500, and so many times larger are gradients
+    "weight_column": "record_id",
+    "validate_every": 10,
+    "early_stopping": EarlyStopping(min_delta=1e6, patience=3),
+}
 
 
 def final_variables(spec: TrainSpec) -> list[np.ndarray[Any, Any]]:
-    """Weights and optimizer variables of the last checkpoint, in order."""
-    path = Path(spec.checkpoint_dir) / f"step-{spec.options.steps:08d}" / "checkpoint"
+    """Weights, optimizer variables and best weights of the last checkpoint, in order; not what is text."""
+    path = max(Path(spec.checkpoint_dir).glob("step-*")) / "checkpoint"
     reader = tf.train.load_checkpoint(str(path))
     names = [name for name in reader.get_variable_to_shape_map() if name.startswith("variables/")]
-    return [reader.get_tensor(name) for name in sorted(names, key=lambda name: int(name.split("/")[1]))]
+    values = [reader.get_tensor(name) for name in sorted(names, key=lambda name: int(name.split("/")[1]))]
+    return [np.asarray(value) for value in values if not isinstance(value, bytes)]
 
 
 def check_equal(spec: TrainSpec, whole: TrainSpec) -> None:
@@ -48,16 +60,35 @@ def check_equal(spec: TrainSpec, whole: TrainSpec) -> None:
     np.testing.assert_allclose(*served, rtol=0, atol=1e-6)
 
 
+def check_validations(spec: TrainSpec, whole: TrainSpec) -> None:
+    """Asserts that both found the same, and that the model has the weights of the best validation."""
+    report, other = (json.loads(RunFiles(Path(each.run_dir)).training_path.read_text()) for each in (spec, whole))
+    course = report["validation"]
+    assert (course["best_step"], course["has_stopped"]) == (10, True)
+    for got, expected in zip(course["validations"], other["validation"]["validations"], strict=True):
+        assert got["step"] == expected["step"]
+        assert got["metrics"] == pytest.approx(expected["metrics"], rel=1e-5)
+    assert report["evaluation"] == pytest.approx(course["validations"][0]["metrics"], rel=1e-6)
+    assert report["evaluation"]["loss"] != pytest.approx(course["validations"][3]["metrics"]["loss"], rel=1e-4)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-def test_a_split_model_equals_the_whole_one(make_spec: MakeSpec, optimizer: str) -> None:
-    """On a mesh of two by two, over two and a half epochs, regularised: weights, optimizer states, predictions."""
-    whole = make_spec("whole", **MODEL, strategy="one_device", optimizer=optimizer)
-    split = make_spec("split", **{**MODEL, **MESH}, optimizer=optimizer)
+@pytest.mark.parametrize(("optimizer", "options"), [("adam", {}), ("sgd", VALIDATED)])
+def test_a_split_model_equals_the_whole_one(make_spec: MakeSpec, optimizer: str, options: dict[str, Any]) -> None:
+    """On a mesh of two by two, over two and a half epochs, regularised: weights, optimizer states, predictions.
+
+    With weights of records and validations, these find the same, end the training at the same step, and give the same
+    weights back.
+    """
+    whole = make_spec("whole", **{**MODEL, "strategy": "one_device", "optimizer": optimizer, **options})
+    split = make_spec("split", **{**MODEL, **MESH, "optimizer": optimizer, **options})
     for spec in (whole, split):
         (worker,) = run_group(spec)
         assert worker.code == 0, worker.events[-1]
+        assert worker.last("done").step == 40
     check_equal(split, whole)
+    if options:
+        check_validations(split, whole)
 
 
 @pytest.mark.slow
