@@ -106,6 +106,11 @@ class PipelineConfig:
             raise ValueError("features: nothing declared; declare at least one column, or give preprocessing")
         if self.features and self.preprocessing is not None:
             raise ValueError("features: not allowed beside preprocessing; keep one of the two")
+        if self.label.kind == "multiclass":
+            raise ValueError(
+                "label.kind: 'multiclass' is not allowed in a pipeline, whose trainer and Evaluator know no classes;"
+                " give binary, with positive: CLASS, or regression"
+            )
         if ":" not in self.model.build and self.model.build not in BUILT_IN:
             raise ValueError(
                 f"model.build: {self.model.build!r} is not allowed; give one of {', '.join(BUILT_IN)}, or"
@@ -117,14 +122,14 @@ class PipelineConfig:
                 raise ValueError(f"{key}: {value!r} is not allowed; spell it module:function")
         self._check_run_fn()
         try:
-            check_class_weights(self.train, self.label.kind)
+            check_class_weights(self.train, self.label_kind)
             check_weight_column(self.train, self.label.output, self.run_fn is not None)
-            check_validation(self.train, self.label.kind, self.run_fn is not None)
+            check_validation(self.train, self.label_kind, self.run_fn is not None)
         except ValueError as e:
             raise ValueError(f"train.{e}") from e
         transformed_features(self.features, self.label, self.train.weight_column)  # raises where two outputs meet
         try:
-            self.evaluate.computed_metrics(self.label.kind)
+            self.evaluate.computed_metrics(self.label_kind)
         except ValueError as e:
             raise ValueError(f"evaluate.{e}") from e
         for split in ("train", "eval"):
@@ -162,6 +167,11 @@ class PipelineConfig:
     def from_json(cls, text: str) -> "PipelineConfig":
         """Returns the configuration of a JSON document; raises ConfigurationError where a value is not allowed."""
         return _structure(json.loads(text), source="configuration")
+
+    @property
+    def label_kind(self) -> Literal["binary", "regression"]:
+        """What is predicted, as training and evaluation know it."""
+        return "regression" if self.label.kind == "regression" else "binary"
 
     @property
     def label_columns(self) -> tuple[str, ...]:
@@ -368,7 +378,7 @@ def _structure(mapping: Mapping[str, Any], *, source: str) -> PipelineConfig:
         return _adapter().validate_json(document)[0]
     except pydantic.ValidationError as e:
         located = [(_location(error["loc"][1:], mapping), error) for error in e.errors(include_url=False)]
-        messages = [_cut(_explain(location, error)) for location, error in located if location is not None]
+        messages = _join([_cut(_explain(location, error)) for location, error in located if location is not None])
         raise ConfigurationError("\n".join(f"{source}: {message}" for message in messages)) from e
 
 
@@ -379,6 +389,15 @@ def _whole_numbers(value: Any, key: str = "") -> Iterator[tuple[str, int]]:
     pairs = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     for name, below in pairs:
         yield from _whole_numbers(below, f"{key}.{name}" if key else str(name))
+
+
+def _join(messages: Sequence[str]) -> list[str]:
+    """Makes one message of those about the kinds of plain values that a key could hold."""
+    joined: dict[str, str] = {}
+    for message in messages:
+        problem, give, wanted = message.partition(" is not allowed; give ")
+        joined[problem] = f"{joined[problem]} or {wanted}" if give and problem in joined else message
+    return list(joined.values())
 
 
 def _location(parts: Sequence[Any], mapping: Mapping[str, Any]) -> list[str] | None:
@@ -399,7 +418,9 @@ def _location(parts: Sequence[Any], mapping: Mapping[str, Any]) -> list[str] | N
         except (KeyError, IndexError, TypeError):  # the key that is absent, or below a plain value
             value = None
         kinds = _kinds(current)
-        if rest and len(kinds) > 1 and any(map(dataclasses.is_dataclass, kinds)):
+        if rest and len(kinds) > 1 and not any(map(dataclasses.is_dataclass, kinds)):
+            rest.pop(0)
+        elif rest and len(kinds) > 1:
             names = [kind.__name__ for kind in kinds if isinstance(kind, type) and dataclasses.is_dataclass(kind)]
             if (rest.pop(0) in names) != isinstance(value, dict):
                 return None

@@ -182,7 +182,7 @@ def _training(config: PipelineConfig, site: Site) -> str:
         options=config.train,
         model=config.model,
         label=config.label.output,
-        label_kind=config.label.kind,
+        label_kind=config.label_kind,
         run_fn=config.run_fn,
         work_dir=site.work_dir,
         import_paths=site.import_paths,
@@ -193,7 +193,7 @@ def _evaluation(config: PipelineConfig) -> str:
     return EvaluateSpec(
         options=config.evaluate,
         label=config.label.output,
-        label_kind=config.label.kind,
+        label_kind=config.label_kind,
         weight=config.train.weight_column,
         push_dir=config.push.dir,
     ).to_json()

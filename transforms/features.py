@@ -7,61 +7,20 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from lockstep.transforms.feature_options import Feature
+
+__all__ = [
+    "MISSING_SUFFIX",
+    "Feature",
+    "Label",
+    "TransformedFeature",
+    "from_config",
+    "to_config",
+    "transformed_features",
+    "vocabulary_name",
+]
+
 MISSING_SUFFIX = "_missing"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Feature:
-    """How one raw column becomes model inputs, each dense, of shape [batch, 1].
-
-    A value is missing where the column is absent or empty in the row, and where a number is NaN or infinite.
-
-    Args:
-      kind: ``numeric``: z-score (float32) over the values present in training, 0 where the value is missing and for a
-        column that was constant in training; if ``missing`` is ``indicator``, a second output ``<column>_missing``
-        (float32, 0 or 1). ``buckets``: index (int64) of the quantile bucket, ``num_buckets`` of them, one more index,
-        the last, for a missing value. ``vocabulary``: index (int64) into the values seen in training, most frequent
-        first, then ``num_oov`` indices, chosen by hash, for values not seen, one more, the last, for a missing value.
-        A vocabulary takes text or whole numbers; empty text, and text with a line break, counts as not seen.
-      missing: ``numeric`` only. What a missing value becomes before scaling: the column's mean (so 0 after the
-        z-score). ``indicator`` adds the second output, ``mean`` does not.
-      num_buckets: ``buckets`` only: 2 or more. A column with fewer different values leaves some of them empty.
-      top_k: ``vocabulary`` only: 1 or more; rarer values count as not seen.
-      num_oov: ``vocabulary`` only: 1 or more.
-
-    Raises:
-      ValueError: A value out of range, or one that this kind of feature would ignore.
-    """
-
-    kind: Literal["numeric", "buckets", "vocabulary"]
-    missing: Literal["indicator", "mean"] = "indicator"
-    num_buckets: int = 10
-    top_k: int = 1000
-    num_oov: int = 1
-
-    def __post_init__(self) -> None:
-        if self.kind not in _OPTIONS_OF_KIND:
-            raise ValueError(f"kind: {self.kind!r} is not allowed; give one of {', '.join(_OPTIONS_OF_KIND)}")
-        if self.missing not in ("indicator", "mean"):
-            raise ValueError(f"missing: {self.missing!r} is not allowed; give indicator or mean")
-        for name, least in (("num_buckets", 2), ("top_k", 1), ("num_oov", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}: {getattr(self, name)} is not allowed; give {least} or more")
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.name != "kind" and field.name not in _OPTIONS_OF_KIND[self.kind] and value != field.default:
-                users = [kind for kind, options in _OPTIONS_OF_KIND.items() if field.name in options]
-                raise ValueError(
-                    f"{field.name}: {value!r} has no effect on kind {self.kind!r}, only on {', '.join(users)};"
-                    " remove it"
-                )
-
-
-_OPTIONS_OF_KIND: Mapping[str, frozenset[str]] = {
-    "numeric": frozenset({"missing"}),
-    "buckets": frozenset({"num_buckets"}),
-    "vocabulary": frozenset({"top_k", "num_oov"}),
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,8 +28,14 @@ class Label:
     """What the model learns to predict: dense float32 of shape [batch, 1], under the name of its column.
 
     Args:
-      column: The raw column; of numbers, unless ``preprocessing`` makes the label of it, as of an image's folder.
-      kind: ``binary`` (0 or 1) or ``regression``.
+      column: The raw column; of numbers, but beside ``positive``, for ``multiclass``, and where ``preprocessing`` makes
+        the label of it, as of an image's folder.
+      kind: ``binary`` (0 or 1), ``regression``, or ``multiclass``: text or whole numbers become the index (int64) of
+        the class, most frequent in training first, -1 for another one; the classes are kept in the transform graph
+        under `vocabulary_name` of the column. Only for `preprocessing_fn` in other pipelines than ``lockstep run``'s,
+        whose trainer and Evaluator know no classes.
+      positive: ``binary`` only, instead of ``threshold``: the text, or whole number as text, for which the label is 1;
+        it is 0 for every other.
       threshold: ``binary`` only: the label is 1 where ``column > threshold``, compared in float64; None takes the
         column as it is, and then it must hold 0 and 1 only.
       relative_to: A second column of numbers, needs ``threshold``: the label is 1 where
@@ -85,7 +50,8 @@ class Label:
     """
 
     column: str
-    kind: Literal["binary", "regression"] = "binary"
+    kind: Literal["binary", "regression", "multiclass"] = "binary"
+    positive: str | None = None
     threshold: float | None = None
     relative_to: str | None = None
     missing: Literal["error", "drop"] = "error"
@@ -94,10 +60,16 @@ class Label:
     def __post_init__(self) -> None:
         if not self.column:
             raise ValueError("column: an empty name is not allowed; name the column to predict")
-        if self.kind not in ("binary", "regression"):
-            raise ValueError(f"kind: {self.kind!r} is not allowed; give binary or regression")
+        if self.kind not in ("binary", "regression", "multiclass"):
+            raise ValueError(f"kind: {self.kind!r} is not allowed; give binary, regression or multiclass")
         if self.missing not in ("error", "drop"):
             raise ValueError(f"missing: {self.missing!r} is not allowed; give error or drop")
+        if self.positive is not None and self.kind != "binary":
+            raise ValueError(
+                f"positive: {self.positive!r} has no effect on kind {self.kind!r}, only on binary; remove it"
+            )
+        if self.positive is not None and self.threshold is not None:
+            raise ValueError(f"positive: not allowed beside threshold: {self.threshold}; keep one of the two")
         if self.threshold is not None and self.kind != "binary":
             raise ValueError(
                 f"threshold: {self.threshold} has no effect on kind {self.kind!r}, only on binary; remove it"
@@ -124,14 +96,14 @@ class TransformedFeature:
 
     Args:
       column: The raw column that it is made from.
-      dtype: ``float32`` for a quantity, ``int64`` for an index.
+      dtype: ``float32`` for a quantity, ``int64`` for an index; None is the column's own, of ``pass_through``.
       num_values: How many different indices there are; None for a quantity, and for a vocabulary, whose size is known
-        only after the analysis: it is the number of tokens of `vocabulary_name`, plus ``num_oov``, plus 1, and stands
-        in the transformed schema as the integer domain of this feature.
+        only after the analysis: it is the number of tokens of `vocabulary_name`, plus ``num_oov``, plus 1 where missing
+        values have an index. It stands in the transformed schema as the integer domain of this feature.
     """
 
     column: str
-    dtype: Literal["float32", "int64"]
+    dtype: Literal["float32", "int64"] | None
     num_values: int | None = None
 
 
@@ -160,12 +132,12 @@ def transformed_features(
             if name in outputs:
                 raise ValueError(
                     f"features.{column} and features.{outputs[name].column} both produce {name!r};"
-                    f" give the numeric one `missing: mean`, or rename a column"
+                    f" give the one without an index another `missing`, such as zero, or rename a column"
                 )
             if label is not None and name == label.column:
                 raise ValueError(
                     f"features.{column} produces {name!r}, which is the name of label.column too;"
-                    " give it `missing: mean`, or rename a column"
+                    " give it another `missing`, such as zero, or rename a column"
                 )
             if name == weight:
                 raise ValueError(
@@ -189,7 +161,7 @@ def vocabulary_name(column: str) -> str:
 def to_config(features: Mapping[str, Feature], label: Label, weight: str | None = None) -> dict[str, Any]:
     """Returns the JSON form that `lockstep.transforms.preprocessing.preprocessing_fn` takes as ``custom_config``."""
     return {
-        "features": {column: dataclasses.asdict(feature) for column, feature in features.items()},
+        "features": {column: feature.to_json() for column, feature in features.items()},
         "label": dataclasses.asdict(label),
         **({} if weight is None else {"weight": weight}),
     }
@@ -222,10 +194,10 @@ def _construct(cls: Any, key: str, given: Mapping[str, Any]) -> Any:
 
 
 def _outputs(column: str, feature: Feature) -> dict[str, TransformedFeature]:
-    if feature.kind == "numeric":
-        outputs = {column: TransformedFeature(column=column, dtype="float32")}
-        if feature.missing == "indicator":
-            outputs[column + MISSING_SUFFIX] = TransformedFeature(column=column, dtype="float32", num_values=None)
-        return outputs
-    num_values = feature.num_buckets + 1 if feature.kind == "buckets" else None
-    return {column: TransformedFeature(column=column, dtype="int64", num_values=num_values)}
+    dtype: Literal["float32", "int64"] | None = "int64"
+    if feature.kind in ("numeric", "pass_through"):
+        dtype = "float32" if feature.kind == "numeric" else None
+    outputs = {column: TransformedFeature(column=column, dtype=dtype, num_values=feature.num_indices)}
+    if feature.has_indicator:
+        outputs[column + MISSING_SUFFIX] = TransformedFeature(column=column, dtype="float32")
+    return outputs

@@ -5,11 +5,12 @@ on up to some 100,000 rows. Here one combine counts the tokens of all columns, i
 """
 
 import collections
+import contextlib
 import dataclasses
 import functools
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -19,7 +20,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 import tensorflow_transform.beam as tft_beam
 
-__all__ = ["NO_TOKENS", "VocabularyOptions", "analyze_tokens", "top_tokens"]
+__all__ = ["NO_TOKENS", "VocabularyOptions", "analyze_tokens", "top_tokens", "vocabulary_table"]
 
 # The only line of a vocabulary of a column without values: tables cannot be made from an empty file.
 NO_TOKENS = b"lockstep: no value in training"
@@ -36,10 +37,12 @@ class VocabularyOptions:
     Args:
       name: Name of its file in the transform graph, for `tft.TFTransformOutput.vocabulary_by_name`.
       top_k: How many of the most frequent tokens to keep, 1 or more.
+      min_frequency: In how many rows a token has to be, 1 or more.
     """
 
     name: str
     top_k: int
+    min_frequency: int = 1
 
 
 def analyze_tokens(tokens: tf.Tensor, options: Sequence[VocabularyOptions]) -> list[tf.Tensor]:
@@ -64,13 +67,32 @@ def analyze_tokens(tokens: tf.Tensor, options: Sequence[VocabularyOptions]) -> l
     )
 
 
-def top_tokens(counts: Mapping[bytes, int], top_k: int) -> list[bytes]:
+def top_tokens(counts: Mapping[bytes, int], top_k: int, min_frequency: int = 1) -> list[bytes]:
     """Returns the most frequent tokens, equally frequent ones by their bytes; only `NO_TOKENS` if there is none.
 
     Tokens that cannot stand in a line of text, empty ones and those with a line break, are left out.
     """
-    usable = [(-count, token) for token, count in counts.items() if token and not _LINE_BREAK.search(token)]
+    usable = [
+        (-count, token)
+        for token, count in counts.items()
+        if count >= min_frequency and token and not _LINE_BREAK.search(token)
+    ]
     return [token for _, token in sorted(usable)[:top_k]] or [NO_TOKENS]
+
+
+def vocabulary_table(vocabulary_file: Any, make: Callable[[Any], Any]) -> tuple[Any, tf.Tensor]:
+    """Returns a table over a vocabulary, for a ``lookup_fn`` of `tft.apply_vocabulary`, and its size (int64).
+
+    Args:
+      vocabulary_file: What the ``lookup_fn`` is given.
+      make: Makes the table from the initializer of tokens and their places.
+    """
+    # Outside of a function's graph, or the table would be made again at every call of the exported one.
+    known = isinstance(vocabulary_file, str) or hasattr(vocabulary_file, "numpy")
+    with tf.init_scope() if known and tf.inside_function() else contextlib.nullcontext():
+        whole_line, line_number = tf.lookup.TextFileIndex.WHOLE_LINE, tf.lookup.TextFileIndex.LINE_NUMBER
+        table = make(tf.lookup.TextFileInitializer(vocabulary_file, tf.string, whole_line, tf.int64, line_number))
+        return table, table.size()
 
 
 class _MakeVocabularies(tft_beam.experimental.PTransformAnalyzer):
@@ -132,5 +154,5 @@ class _WriteVocabularies(beam.DoFn):
         for options, counts in zip(self._options, columns, strict=True):
             path = posixpath.join(self._output_dir, options.name)
             with tf.io.gfile.GFile(path, "wb") as file:
-                file.write(b"\n".join(top_tokens(counts, options.top_k)) + b"\n")
+                file.write(b"\n".join(top_tokens(counts, options.top_k, options.min_frequency)) + b"\n")
             yield beam.pvalue.TaggedOutput(options.name, np.array(path.encode(), object))

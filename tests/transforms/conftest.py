@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,24 @@ FEATURES: Mapping[str, Feature] = {
     "code": Feature(kind="vocabulary", top_k=2),
     "text_of_nothing": Feature(kind="vocabulary"),
     "km/h, né": Feature(kind="vocabulary"),
+    "ranged": Feature(kind="numeric", scale="min_max", missing="mean"),
+    "robust": Feature(kind="numeric", scale="robust", missing="median"),
+    "unscaled": Feature(kind="numeric", scale="none", missing="zero"),
+    "cut": Feature(kind="numeric", scale="none", clip=(0.0, 10.0), missing="constant", default=50),
+    "cut_below": Feature(kind="numeric", scale="min_max", clip=(0.0, None)),
+    "logarithm": Feature(kind="numeric", scale="none", log=True, missing="zero"),
+    "rounded": Feature(kind="numeric", scale="none", inexact="round", missing="mean"),
+    "bucket_of_edges": Feature(kind="buckets", edges=(0.0, 10.0)),
+    "bucket_of_median": Feature(kind="buckets", num_buckets=2, missing="median"),
+    "bucket_of_logarithms": Feature(kind="buckets", num_buckets=2, log=True, missing="zero"),
+    "frequent": Feature(kind="vocabulary", min_frequency=20, missing="constant", default="none"),
+    "hashed": Feature(kind="hash", num_buckets=5),
+    "hashed_code": Feature(kind="hash", num_buckets=1000, missing="constant", default=7),
+    "level": Feature(kind="integer", num_values=3),
+    "level_or_one": Feature(kind="integer", num_values=3, missing="constant", default=1),
+    "same": Feature(kind="pass_through"),
+    "same_text": Feature(kind="pass_through", missing="zero"),
+    "same_number": Feature(kind="pass_through", missing="constant", default=-1),
 }
 LABEL = Label(column="tips", threshold=0.2, relative_to="fare")
 TYPES: Mapping[str, testing.Type] = {"nothing": "float", "bucket_of_nothing": "int", "text_of_nothing": "string"}
@@ -47,6 +66,24 @@ VALUES: Mapping[str, list[int | float | str | bytes | None]] = {
     "code": [7, 7, 7, -1, -1, 30, None, 7],
     "text_of_nothing": [None],
     "km/h, né": ["x"],
+    "ranged": [2.0, 4.0, None, 6.0],
+    "robust": [0.0, 1.0, 2.0, 3.0, 1000.0, None, NAN, 2.0],
+    "unscaled": [1.5, None, 3e38, INF],
+    "cut": [-5.0, 5.0, 20.0, None],
+    "cut_below": [-5, 0, 5, None],
+    "logarithm": [0.0, 1.0, -1.0, 1e30],
+    "rounded": [2**62, 2**24 + 1, None, 1],
+    "bucket_of_edges": [-1.0, 0.0, 9.5, 10.0, None],
+    "bucket_of_median": [1.0, 2.0, 3.0, 4.0, None],
+    "bucket_of_logarithms": [-1e30, 5.0, 1e30, None],
+    "frequent": ["often", "often", "often", None, None, "rare", "often", "seldom"],
+    "hashed": ["a", "b", "é", "", None],
+    "hashed_code": [7, -7, None, 2**63 - 1],
+    "level": [0, 2, 3, -1, None],
+    "level_or_one": [0, 2, 3, -(2**63), None],
+    "same": [2**62 + 1, -5, None, 0],
+    "same_text": ["a", "", None, b"\xff"],
+    "same_number": [1.5, NAN, None, INF],
     "tips": [1.0, 0.5, 3.0, 0.0, 2.1],
     "fare": [5.0, 2.0, 10.0, 0.0, 10.0],
 }
@@ -63,3 +100,9 @@ def preprocessed(tmp_path_factory: pytest.TempPathFactory) -> testing.Preprocess
     """What tf.Transform on Beam makes of ROWS."""
     output_dir = tmp_path_factory.mktemp("transform") / "graph"
     return testing.run_preprocessing(declared(FEATURES, LABEL), ROWS, output_dir=output_dir, types=TYPES)
+
+
+def first_values(preprocessed: testing.Preprocessed, name: str) -> list[Any]:
+    """Returns the transformed values of the first rows, one for each raw value of the column."""
+    values: list[Any] = preprocessed.features[name][: len(VALUES[name]), 0].tolist()
+    return values

@@ -1,6 +1,7 @@
 """Validation of the blocks, and the names that they produce."""
 
 import dataclasses
+import json
 import re
 from typing import Any
 
@@ -18,13 +19,28 @@ from lockstep.transforms.features import (
     vocabulary_name,
 )
 
+INF = float("inf")
+
+_DEFAULTS = {"missing": st.just("constant"), "default": st.integers()}
 _FEATURES = st.one_of(
-    st.builds(Feature, kind=st.just("numeric"), missing=st.sampled_from(["indicator", "mean"])),
+    st.builds(
+        Feature,
+        kind=st.just("numeric"),
+        missing=st.sampled_from(["indicator", "mean", "median", "zero", "error"]),
+        scale=st.sampled_from(["z_score", "min_max", "robust", "none"]),
+        clip=st.none() | st.tuples(st.none() | st.floats(-1e9, 0), st.none() | st.floats(1, 1e9)),
+        log=st.booleans(),
+    ),
     st.builds(Feature, kind=st.just("buckets"), num_buckets=st.integers(2, 100)),
+    st.builds(Feature, kind=st.just("buckets"), edges=st.sets(st.floats(-9, 9)).map(sorted), **_DEFAULTS),
     st.builds(Feature, kind=st.just("vocabulary"), top_k=st.integers(1, 10**9), num_oov=st.integers(1, 100)),
+    st.builds(Feature, kind=st.just("hash"), num_buckets=st.integers(2, 10**9), **_DEFAULTS),
+    st.builds(Feature, kind=st.just("integer"), num_values=st.integers(1, 10**9)),
+    st.builds(Feature, kind=st.just("pass_through"), missing=st.just("constant"), default=st.text()),
 )
 _LABELS = st.one_of(
-    st.builds(Label, column=st.text(min_size=1), kind=st.sampled_from(["binary", "regression"])),
+    st.builds(Label, column=st.text(min_size=1), kind=st.sampled_from(["binary", "regression", "multiclass"])),
+    st.builds(Label, column=st.just("y"), positive=st.text()),
     st.builds(Label, column=st.just("y"), threshold=st.floats(-1e9, 1e9), relative_to=st.sampled_from([None, "x"])),
 )
 
@@ -33,18 +49,52 @@ _LABELS = st.one_of(
     ("options", "message"),
     [
         ({"kind": "numbers"}, "kind: 'numbers' is not allowed; give one of numeric, buckets, vocabulary"),
-        ({"kind": "numeric", "missing": "zero"}, "missing: 'zero' is not allowed; give indicator or mean"),
+        (
+            {"kind": "numeric", "missing": "drop"},
+            "missing: 'drop' is not allowed for kind 'numeric'; give one of indicator, mean, median, zero, const",
+        ),
+        (
+            {"kind": "hash", "num_buckets": 9, "missing": "mean"},
+            "missing: 'mean' is not allowed for kind 'hash'; give one of indicator, constant, error",
+        ),
+        (
+            {"kind": "numeric", "scale": "max"},
+            "scale: 'max' is not allowed; give one of z_score, min_max, robust, none",
+        ),
         ({"kind": "buckets", "num_buckets": 1}, "num_buckets: 1 is not allowed; give 2 or more"),
         ({"kind": "vocabulary", "top_k": 0}, "top_k: 0 is not allowed; give 1 or more"),
         ({"kind": "vocabulary", "num_oov": 0}, "num_oov: 0 is not allowed; give 1 or more"),
+        ({"kind": "vocabulary", "min_frequency": 0}, "min_frequency: 0 is not allowed; give 1 or more"),
+        ({"kind": "hash"}, "num_buckets: required for kind 'hash', but not given"),
+        ({"kind": "integer"}, "num_values: required for kind 'integer', but not given"),
         (
             {"kind": "numeric", "num_oov": 2},
             "num_oov: 2 has no effect on kind 'numeric', only on vocabulary; remove it",
         ),
         (
-            {"kind": "buckets", "missing": "mean"},
-            "missing: 'mean' has no effect on kind 'buckets', only on numeric; remove",
+            {"kind": "vocabulary", "clip": (0.0, 1.0)},
+            "clip: (0.0, 1.0) has no effect on kind 'vocabulary', only on numeric, buckets; remove it",
         ),
+        ({"kind": "numeric", "missing": "constant"}, "default: required for `missing: constant`, but not given"),
+        (
+            {"kind": "numeric", "default": 1},
+            "default: 1 has no effect on `missing: indicator`; give `missing: constant`",
+        ),
+        (
+            {"kind": "numeric", "clip": (1.0, 1.0)},
+            "clip: [1.0, 1.0] is not allowed; the least must be below the greatest",
+        ),
+        ({"kind": "numeric", "clip": (1.0, INF)}, "clip: [1.0, inf] is not allowed; give [least, greatest]"),
+        (
+            {"kind": "buckets", "edges": (1.0, 1.0)},
+            "edges: [1.0, 1.0] is not allowed; give finite numbers in ascending",
+        ),
+        (
+            {"kind": "buckets", "edges": (1.0, INF)},
+            "edges: [1.0, inf] is not allowed; give finite numbers in ascending",
+        ),
+        ({"kind": "buckets", "edges": (1.0,), "num_buckets": 2}, "edges: not allowed beside num_buckets: 2; keep one"),
+        ({"kind": "buckets", "edges": (1.0,), "log": True}, "log: has no effect on edges"),
     ],
 )
 def test_a_feature_out_of_range_is_refused_by_its_key(options: dict[str, Any], message: str) -> None:
@@ -57,7 +107,9 @@ def test_a_feature_out_of_range_is_refused_by_its_key(options: dict[str, Any], m
     ("options", "message"),
     [
         ({"column": ""}, "column: an empty name"),
-        ({"column": "y", "kind": "multiclass"}, "kind: 'multiclass' is not allowed; give binary or regression"),
+        ({"column": "y", "kind": "ranking"}, "kind: 'ranking' is not allowed; give binary, regression or multiclass"),
+        ({"column": "y", "kind": "multiclass", "positive": "a"}, "positive: 'a' has no effect on kind 'multiclass'"),
+        ({"column": "y", "positive": "a", "threshold": 1.0}, "positive: not allowed beside threshold: 1.0; keep one"),
         ({"column": "y", "missing": "zero"}, "missing: 'zero' is not allowed; give error or drop"),
         ({"column": "y", "kind": "regression", "threshold": 1.0}, "threshold: 1.0 has no effect on kind 'regression'"),
         ({"column": "y", "threshold": float("nan")}, "threshold: nan is not allowed; give a finite number"),
@@ -71,6 +123,22 @@ def test_a_label_out_of_range_is_refused_by_its_key(options: dict[str, Any], mes
         Label(**options)
 
 
+@pytest.mark.parametrize(
+    ("kind", "default", "allowed"),
+    [
+        ("numeric", "a", "a finite number"),
+        ("buckets", INF, "a finite number"),
+        ("integer", 1.5, "a whole number"),
+        ("vocabulary", 1.5, "text or a whole number"),
+    ],
+)
+def test_a_default_that_cannot_be_a_value_of_its_kind_is_refused(kind: Any, default: Any, allowed: str) -> None:
+    """Before anything runs."""
+    message = f"default: {default!r} is not allowed for kind {kind!r}; give {allowed}"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        Feature(kind=kind, missing="constant", default=default, num_values=3 if kind == "integer" else None)
+
+
 def test_each_kind_declares_its_outputs() -> None:
     """Names, types and numbers of values of everything that the features produce."""
     features = {
@@ -78,6 +146,10 @@ def test_each_kind_declares_its_outputs() -> None:
         "b": Feature(kind="numeric", missing="mean"),
         "c": Feature(kind="buckets", num_buckets=5),
         "d": Feature(kind="vocabulary"),
+        "e": Feature(kind="buckets", edges=(1.0, 2.0), missing="error"),
+        "f": Feature(kind="hash", num_buckets=7),
+        "g": Feature(kind="integer", num_values=7, missing="error"),
+        "h": Feature(kind="pass_through"),
     }
     assert transformed_features(features, Label(column="y")) == {
         "a": TransformedFeature(column="a", dtype="float32"),
@@ -85,6 +157,11 @@ def test_each_kind_declares_its_outputs() -> None:
         "b": TransformedFeature(column="b", dtype="float32"),
         "c": TransformedFeature(column="c", dtype="int64", num_values=6),
         "d": TransformedFeature(column="d", dtype="int64"),
+        "e": TransformedFeature(column="e", dtype="int64", num_values=3),
+        "f": TransformedFeature(column="f", dtype="int64", num_values=8),
+        "g": TransformedFeature(column="g", dtype="int64", num_values=8),
+        "h": TransformedFeature(column="h", dtype=None),
+        "h_missing": TransformedFeature(column="h", dtype="float32"),
     }
 
 
@@ -125,7 +202,7 @@ def test_vocabularies_of_different_columns_have_different_file_names(columns: li
 @hypothesis.given(st.dictionaries(st.text(min_size=1), _FEATURES), _LABELS)
 def test_the_json_form_gives_back_the_features(features: dict[str, Feature], label: Label) -> None:
     """What the pipeline definition writes is what the preprocessing function reads."""
-    assert from_config(to_config(features, label)) == (features, label, None)
+    assert from_config(json.loads(json.dumps(to_config(features, label)))) == (features, label, None)
     assert from_config(to_config(features, label, "weight")) == (features, label, "weight")
 
 

@@ -27,6 +27,8 @@ def test_merged_moments_are_those_of_all_values_together(batches: list[Any]) -> 
         assert merged.count[column] == len(present)
         assert merged.mean[column] == pytest.approx(present.mean() if len(present) else 0, abs=1e-8)
         assert merged.deviation[column] == pytest.approx(present.std() if len(present) else 0, abs=1e-6)
+        assert merged.least[column] == (present.min() if len(present) else float("inf"))
+        assert merged.greatest[column] == (present.max() if len(present) else -float("inf"))
 
 
 @hypothesis.given(st.floats(-1e300, 1e300), st.lists(st.integers(1, 50), min_size=1, max_size=5))

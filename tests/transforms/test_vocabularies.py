@@ -13,6 +13,12 @@ def test_tokens_that_no_line_can_hold_are_left_out_before_the_cut() -> None:
     assert top_tokens({b"": 9, b"a\nb": 8, b"a\rb": 7, b" ": 2, b"a": 1}, 2) == [b" ", b"a"]
 
 
+def test_tokens_below_the_least_frequency_are_left_out() -> None:
+    """Also where the vocabulary has room for them."""
+    assert top_tokens({b"a": 3, b"b": 2, b"c": 1}, 5, 2) == [b"a", b"b"]
+    assert top_tokens({b"a": 3}, 5, 4) == [NO_TOKENS]
+
+
 def test_a_column_without_tokens_gets_a_line_that_says_so() -> None:
     """A table cannot be made from an empty file."""
     assert top_tokens({}, 5) == top_tokens({b"": 3}, 5) == [NO_TOKENS]
