@@ -132,7 +132,7 @@ def eval_config(config: PipelineConfig) -> tfma.EvalConfig:
     """Returns metrics, slices and thresholds of a configuration as the stock Evaluator takes them."""
     options = config.evaluate
     metrics = []
-    for name in options.computed_metrics(config.label.kind):
+    for name in options.computed_metrics(config.label_kind):
         metric = METRICS[name]
         settings = json.dumps({"name": name, **metric.settings})
         bound = options.thresholds.get(name)

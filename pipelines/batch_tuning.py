@@ -136,7 +136,7 @@ def training_spec(config: PipelineConfig, root: RootFiles, folder: pathlib.Path 
         options=config.train,
         model=config.model,
         label=config.label.output,
-        label_kind=config.label.kind,
+        label_kind=config.label_kind,
         train_files=files,
         eval_files=(),
         transform_graph_dir=str(graph_dir),
