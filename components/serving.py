@@ -12,6 +12,7 @@ from lockstep.components.errors import ConfigurationError, DataError
 from lockstep.components.example_gen.options import ColumnType
 from lockstep.components.object_store import fetch_tree, open_folder
 from lockstep.components.pusher import versions
+from lockstep.components.record_manifest import RawColumns
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,11 +33,13 @@ class ServingContract:
       raw_features: Column -> ``int``, ``float`` or ``string``; the label is not among them.
       label: Name of the label.
       label_kind: ``binary`` or ``regression``.
+      raw_columns: Which of the columns are times, truths or lists, and how those are written.
     """
 
     raw_features: Mapping[str, ColumnType]
     label: str
     label_kind: str
+    raw_columns: RawColumns = RawColumns()
 
     def missing_columns(self, columns: Collection[str]) -> tuple[str, ...]:
         """Returns the features that a table with these columns lacks; the model takes them as missing values."""
@@ -53,11 +56,14 @@ def read_contract(model_dir: Path) -> ServingContract | None:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         return ServingContract(
-            raw_features=dict(document["raw_features"]), label=document["label"], label_kind=document["label_kind"]
+            raw_features=dict(document["raw_features"]),
+            label=document["label"],
+            label_kind=document["label_kind"],
+            raw_columns=RawColumns.from_document(document.get("raw_columns", {})),
         )
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as e:
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
         raise ConfigurationError(f"{path}: not a contract of Lockstep's trainer ({e!r}); export the model again") from e
 
 

@@ -2,18 +2,19 @@
 
 import contextlib
 import csv
+import dataclasses
 import os
 import pathlib
 import re
 import secrets
 import stat
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, cast
 
 from lockstep.components.errors import ConfigurationError, DataError, StepFailed
-from lockstep.components.example_gen.options import CsvOptions, DataOptions, Format
+from lockstep.components.example_gen.options import ColumnType, CsvOptions, DataOptions, Format
 from lockstep.components.example_gen.rows import read_examples
-from lockstep.components.serving import model_at_hand, predict, read_contract
+from lockstep.components.serving import ServingContract, model_at_hand, predict, read_contract
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,7 +75,8 @@ def write_predictions(model_dir: pathlib.Path | str, data: DataOptions, output: 
 
     Args:
       model_dir: A push folder, whose served version is taken, one version, or a SavedModel; or its URI.
-      data: CSV or Parquet (``row_options``); columns that the model does not read, as the label, may be there.
+      data: Raw rows (``row_options``); columns that the model does not read, as the label, may be there. Times, truths
+        and lists are read as in training: the model says how.
       output: A text stream, or a file. A regular file appears whole or not at all, where a link leads to, and keeps
         its mode; a device or pipe is written to as it is. Nothing is written before there are predictions.
 
@@ -92,7 +94,23 @@ def write_predictions(model_dir: pathlib.Path | str, data: DataOptions, output: 
             raise ConfigurationError(
                 f"{model_dir}: does not say which columns it reads; give a model that Lockstep trained"
             )
-        return _write(predict(found, read_examples(data, contract.raw_features)), output)
+        try:
+            rows = _as_trained(data, contract)
+        except ValueError as e:
+            raise ConfigurationError(f"{model_dir}: cannot be asked about raw rows by this version ({e})") from e
+        return _write(predict(found, read_examples(rows, contract.raw_features)), output)
+
+
+def _as_trained(data: DataOptions, contract: ServingContract) -> DataOptions:
+    """Returns how rows are read whose times, truths and lists are written as in training."""
+    written = contract.raw_columns
+    return dataclasses.replace(
+        data,
+        types={name: cast(ColumnType, kind) for name, kind in written.types.items()},
+        time_zone=written.time_zone,
+        time_formats=written.time_formats,
+        list_separator=written.list_separator,
+    )
 
 
 def _write(batches: Iterator["npt.NDArray[np.float32]"], output: TextIO | pathlib.Path) -> int:

@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lockstep.components.example_gen.arrow_buffers import is_valid
 from lockstep.components.example_gen.options import STORED, ColumnType
 
 _ARROW_TYPES = {"int": pa.int64(), "float": pa.float32(), "string": pa.binary()}
@@ -65,3 +67,13 @@ def is_text(kind: pa.DataType) -> bool:
 def is_any_list(kind: pa.DataType) -> bool:
     """Tells whether values are lists of any of Arrow's kinds."""
     return any(check(kind) for check in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list))
+
+
+def as_large_lists(values: pa.Array) -> pa.Array:
+    """Returns lists of any kind as large lists; Arrow has no such cast for those of a fixed size."""
+    if not pa.types.is_fixed_size_list(values.type):
+        return values.cast(pa.large_list(values.type.value_type))
+    valid = is_valid(values)
+    offsets = np.concatenate([[0], np.cumsum(valid * values.type.list_size)]).astype(np.int64)
+    missing = np.append(~valid, False)  # an offset that is missing is a list that is
+    return pa.LargeListArray.from_arrays(pa.array(offsets, mask=missing), values.drop_null().flatten())

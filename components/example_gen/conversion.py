@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from lockstep.components.example_gen.arrow_buffers import is_valid
 from lockstep.components.example_gen.arrow_casts import (
     arrow_type,
+    as_large_lists,
     failing_rows,
     is_any_list,
     is_list,
@@ -56,8 +57,7 @@ def convert(values: pa.Array, kind: ColumnType, cells: CellOptions, column: str)
       column: Its name, which tells the format of its times.
     """
     if is_any_list(values.type):
-        lists = pc.cast(values, pa.large_list(values.type.value_type))
-        return _of_lists(lists, kind, cells, column)
+        return _of_lists(as_large_lists(values), kind, cells, column)
     if is_list(kind):
         return _of_lists(_as_lists(values, cells.list_separator), kind, cells, column)
     if pa.types.is_null(values.type) or values.null_count == len(values):
@@ -217,6 +217,7 @@ def _to_float32(values: pa.Array, faults: Mapping[int, str], exact: pa.Array | N
     wide = np.asarray(values.cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(zero_copy_only=False))
     with np.errstate(over="ignore"):
         narrow = wide.astype(np.float32)
+    beyond = _beyond_float64(exact, np.flatnonzero(np.isinf(wide)))
     large = np.flatnonzero(np.abs(wide) >= _EXACT_IN_FLOAT32)
     held, wide = narrow[large].astype(np.float64), wide[large]
     with np.errstate(invalid="ignore"):
@@ -228,7 +229,16 @@ def _to_float32(values: pa.Array, faults: Mapping[int, str], exact: pa.Array | N
         written = exact[row].as_py()
         written = int(written) if isinstance(written, float) and math.isfinite(written) else str(written).strip()
         loss = row, f"{written} becomes {narrow[row]:.1f} as float32, which holds whole numbers up to 16777216 exactly"
+    if beyond is not None and (loss is None or beyond < loss[0]):
+        loss = beyond, f"{str(exact[beyond].as_py()).strip()} becomes {narrow[beyond]} as float32, which ends at 3.4e38"
     return Conversion(values=pa.array(narrow, from_pandas=True), faults=faults, loss=loss)
+
+
+def _beyond_float64(texts: pa.Array, infinite: "npt.NDArray[np.intp]") -> int | None:
+    """Returns the first row whose text is a number, not infinity, that float64 does not hold."""
+    if not is_text(texts.type):
+        return None
+    return next((int(row) for row in infinite if "inf" not in str(texts[int(row)].as_py()).lower()), None)
 
 
 def _told(times: Times) -> Conversion:

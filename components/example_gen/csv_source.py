@@ -16,7 +16,6 @@ from lockstep.components.errors import DataError
 from lockstep.components.example_gen import csv_text
 from lockstep.components.example_gen.cells import RawRows, RowConverter
 from lockstep.components.example_gen.columns import TypeInference
-from lockstep.components.example_gen.compression import READ_ERRORS
 from lockstep.components.example_gen.csv_records import RecordCutter, Records
 from lockstep.components.example_gen.csv_text import TextRange
 from lockstep.components.example_gen.options import ColumnType, DataOptions
@@ -176,8 +175,8 @@ class CsvSource:
                         faults.add(unit.path, fault.line, fault.problem, fault.raw)
                     if len(records.starts):
                         yield records
-            except (UnicodeDecodeError, *READ_ERRORS) as e:
-                reason = csv_text.why_unreadable(unit.path, self._options, e)
+            except (UnicodeDecodeError, OSError) as e:
+                reason = csv_text.why_unreadable(self._options, e)
                 faults.add(unit.path, cutter.line, reason, b"", e)
 
     def _parsed(self, path: str, records: Records, faults: FaultList) -> tuple[pa.RecordBatch, Records]:

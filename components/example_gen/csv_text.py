@@ -9,15 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from lockstep.components.errors import DataError
-from lockstep.components.example_gen.compression import READ_ERRORS, is_compressed, open_bytes
+from lockstep.components.example_gen.compression import PieceStream, is_compressed, open_bytes
 from lockstep.components.example_gen.csv_records import MAX_RECORD_BYTES, RecordCutter
 from lockstep.components.example_gen.options import CsvOptions
 
 UNIT_BYTES = 16 << 20
 _PIECE_BYTES = 4 << 20
+_DECODED_BYTES = 256 << 10
 _UTF8 = ("utf-8", "ascii", "utf-8-sig")
 # Delimiters, quotes and line ends are these bytes and no others; of other encodings, UTF-16 and Shift-JIS among them,
 # the whole file is decoded first.
@@ -54,7 +53,7 @@ def open_text(path: str, options: CsvOptions) -> Any:
     """Returns the text as a stream of bytes in which line ends, quotes and delimiters are those of ASCII."""
     stream = open_bytes(path)
     name = codecs.lookup(options.encoding).name
-    return stream if _is_cut_as_it_is(name) else pa.transcoding_input_stream(stream, name, "utf-8")
+    return stream if _is_cut_as_it_is(name) else PieceStream(_transcoded(stream, name))
 
 
 def read_header(path: str, options: CsvOptions) -> Header:
@@ -82,8 +81,7 @@ def read_header(path: str, options: CsvOptions) -> Header:
         start, end, line = int(records.starts[0]), int(records.ends[0]), int(records.lines[0])
         raw = records.data[start:end]
         has_rows = len(records.starts) > 1 or bool(records.faults) or cutter.pending > 0
-        while not has_rows and (following := stream.read(_PIECE_BYTES)):
-            has_rows = bool(following.strip(b"\r\n"))
+        has_rows = has_rows or _has_more(stream)
     names = _names(raw, path, line, options)
     if not options.header:
         given = options.column_names
@@ -129,7 +127,7 @@ def pieces(stream: Any, cutter: RecordCutter, length: int | None = None) -> Iter
         try:
             # One piece ahead: the last one has to be known as such.
             following = _read(stream, max(_PIECE_BYTES, min(cutter.pending, MAX_RECORD_BYTES)), left)
-        except READ_ERRORS:
+        except (OSError, UnicodeDecodeError):
             yield piece, False
             raise
         yield piece, not following
@@ -143,17 +141,14 @@ def readable(path: str, options: CsvOptions) -> Iterator[None]:
     """Turns what happens on reading text into a DataError."""
     try:
         yield
-    except UnicodeDecodeError as e:
-        raise _undecodable(path, options.encoding) or DataError(f"{path}: {e}") from e
-    except READ_ERRORS as e:
-        raise DataError(f"{path}: cannot be read to its end: {e}") from e
+    except (OSError, UnicodeDecodeError) as e:
+        raise DataError(f"{path}: {why_unreadable(options, e)}") from e
 
 
-def why_unreadable(path: str, options: CsvOptions, error: Exception) -> str:
+def why_unreadable(options: CsvOptions, error: Exception) -> str:
     """Returns why the rest of a stream cannot be read."""
     if isinstance(error, UnicodeDecodeError):
-        known = _undecodable(path, options.encoding)
-        return str(known).removeprefix(f"{path}:") if known else str(error)
+        return _is_not_encoded(error, options)
     return f"cannot be read to its end: {error}"
 
 
@@ -172,14 +167,48 @@ def undecodable_byte(raw: bytes, encoding: str, options: CsvOptions) -> str | No
     try:
         raw.decode(encoding)
     except UnicodeDecodeError as e:
-        other = "'utf-16'" if raw[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "'latin-1' or 'cp1252'"
-        return f"byte 0x{e.object[e.start]:02x} is not {options.encoding}; give data.options.encoding, such as {other}"
+        return _is_not_encoded(e, options)
     return None
+
+
+def _is_not_encoded(error: UnicodeDecodeError, options: CsvOptions) -> str:
+    is_utf_16 = error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) and not options.encoding.startswith(
+        "utf-16"
+    )
+    other = "'utf-16'" if is_utf_16 else "'latin-1' or 'cp1252'"
+    byte = error.object[error.start]
+    return f"byte 0x{byte:02x} is not {options.encoding}; give data.options.encoding, such as {other}"
 
 
 def num_lines(raw: bytes) -> int:
     """Returns the number of line ends: LF, CR LF, or CR alone."""
     return raw.count(b"\n") + raw.count(b"\r") - raw.count(b"\r\n")
+
+
+def _transcoded(stream: Any, codec: str) -> Iterator[bytes]:
+    """Gives text as UTF-8, all before the first bytes that are not in its encoding."""
+    decoder = codecs.getincrementaldecoder(codec)()
+    with stream:
+        while piece := stream.read(_DECODED_BYTES):
+            before = decoder.getstate()
+            try:
+                yield decoder.decode(piece).encode()
+            except UnicodeDecodeError:
+                decoder.setstate(before)
+                for at in range(len(piece)):
+                    yield decoder.decode(piece[at : at + 1]).encode()
+        yield decoder.decode(b"", final=True).encode()
+
+
+def _has_more(stream: Any) -> bool:
+    """Tells whether anything but empty lines follows, if only something that cannot be read."""
+    try:
+        while following := stream.read(_PIECE_BYTES):
+            if following.strip(b"\r\n"):
+                return True
+    except (OSError, UnicodeDecodeError):
+        return True
+    return False
 
 
 def _is_cut_as_it_is(codec: str) -> bool:
@@ -206,19 +235,3 @@ def _names(raw: bytes, path: str, line: int, options: CsvOptions) -> tuple[str, 
 def _read(stream: Any, size: int, left: int | None) -> bytes:
     wanted = size if left is None else min(size, left)
     return bytes(stream.read(wanted)) if wanted else b""
-
-
-def _undecodable(path: str, encoding: str) -> DataError | None:
-    """Returns the error of the first line that is not in ``encoding``, or None."""
-    decoder = codecs.getincrementaldecoder(encoding)()
-    with io.BufferedReader(open_bytes(path)) as stream:
-        line = 0
-        try:
-            for line, content in enumerate(stream, start=1):  # noqa: B007 - told when decoding fails
-                decoder.decode(content)
-        except UnicodeDecodeError as e:
-            return DataError(
-                f"{path}:{line}: byte 0x{e.object[e.start]:02x} is not {encoding}; "
-                "give data.options.encoding, such as 'latin-1' or 'cp1252'"
-            )
-    return None

@@ -83,7 +83,9 @@ class ContentInputProcessor(input_processor.FileBasedInputProcessor):
             return 0, None
         with tempfile.TemporaryDirectory(prefix="lockstep-names-") as folder:
             for split in self._splits:
-                for item in find_objects(self._input_base_uri, re.sub(r"\{[^}]*\}", "*", split.pattern)):
+                pattern = re.sub(r"\{[^}]*\}", "*", split.pattern)
+                found = find_objects(self._input_base_uri, pattern)
+                for item in found or find_objects(self._input_base_uri, f"{pattern}/**"):  # a folder
                     path = Path(folder) / item.uri.removeprefix(self._input_base_uri).lstrip("/")
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.touch()

@@ -67,9 +67,14 @@ def input_patterns(path: str, paths: Mapping[str, str]) -> tuple[str, dict[str, 
     if not paths:
         folder, pattern = split_path(path)
         return folder, {_SINGLE_SPLIT: pattern}
-    if is_object_uri(path) or is_package_path(path):
-        return path.rstrip("/"), {split: each.rstrip("/") for split, each in paths.items()}
-    return str(Path(os.path.abspath(path))), {split: each.rstrip("/") for split, each in paths.items()}  # noqa: PTH100
+    is_text = is_object_uri(path) or is_package_path(path)
+    folder = path.rstrip("/") if is_text else os.path.abspath(path)  # noqa: PTH100 - Path.resolve follows links
+    parts = folder.split("/")
+    literal = next(
+        (i for i, part in enumerate(parts) if "{" in part), len(parts)
+    )  # spans are found out when it is read
+    patterns = {split: "/".join((*parts[literal:], each.rstrip("/"))) for split, each in paths.items()}
+    return "/".join(parts[:literal]) or "/", patterns
 
 
 def _split_text(path: str) -> tuple[str, str]:

@@ -134,6 +134,9 @@ class _Ingestion:
         manifest = Manifest(
             shards=self._shards,
             types=types,
+            time_zone=self._data.time_zone,
+            time_formats=self._data.time_formats,
+            list_separator=self._data.list_separator,
             missing=dict(total.missing),
             dropped=dict(total.dropped),
             quarantined=total.num_rejected,

@@ -77,7 +77,9 @@ def check_found(folder: str, pattern: str) -> None:
 
 
 @contextlib.contextmanager
-def opened_input(folder: str, pattern: str, *, split: str = "", expected: str | None = None) -> Iterator[LocalInput]:
+def opened_input(
+    folder: str, pattern: str, *, split: str = "", expected: str | None = None, scratch: Path | None = None
+) -> Iterator[LocalInput]:
     """Gives the files that a pattern matches as local ones, for as long as the block runs.
 
     Args:
@@ -85,6 +87,8 @@ def opened_input(folder: str, pattern: str, *, split: str = "", expected: str | 
       pattern: Spans and versions filled in.
       split: TFX's input split, which is part of the fingerprint.
       expected: The ``fingerprint`` that they must have all the while; None checks nothing.
+      scratch: Where objects are fetched to, under the names that they have below ``folder``, and stay; None makes a
+        folder for as long as the block runs.
 
     Raises:
       DataError: No file matches.
@@ -104,14 +108,20 @@ def opened_input(folder: str, pattern: str, *, split: str = "", expected: str | 
         folder, pattern, split, objects, expected or _objects_fingerprint(folder, {split: objects})
     )
     seen.check(objects)
-    scratch = Path(tempfile.mkdtemp(prefix="lockstep-data-"))
-    try:
-        _check_room(folder, objects, scratch)
-        uris = object_store.fetch(objects, scratch, folder)
+    with _scratch_folder() if scratch is None else contextlib.nullcontext(scratch) as target:
+        _check_room(folder, objects, target)
+        uris = object_store.fetch(objects, target, folder)
         is_folder = is_literal(pattern) and objects[0].uri != object_store.join(folder, literal_name(pattern))
-        root = scratch / literal_name(pattern) if is_folder else scratch
+        root = target / literal_name(pattern) if is_folder else target
         with _named_by_uri(uris):
             yield LocalInput(files=tuple(uris), root=str(root), check=seen.check)
+
+
+@contextlib.contextmanager
+def _scratch_folder() -> Iterator[Path]:
+    scratch = Path(tempfile.mkdtemp(prefix="lockstep-data-"))
+    try:
+        yield scratch
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -133,8 +143,11 @@ def opened_splits(folder: str, patterns: Mapping[str, str], expected: str) -> It
         raise StepFailed(f"{folder}: the fingerprint is of {len(lines)} splits, and there are {len(patterns)}")
     found: dict[str, LocalInput] = {}
     with contextlib.ExitStack() as stack:
+        # One for all splits: a file has the same name below it as below ``folder``, whichever split it is of.
+        scratch = stack.enter_context(_scratch_folder()) if is_object_uri(folder) and len(patterns) > 1 else None
         for (split, pattern), line in zip(patterns.items(), lines, strict=True):
-            found[split] = stack.enter_context(opened_input(folder, pattern, split=split, expected=line))
+            opened = opened_input(folder, pattern, split=split, expected=line, scratch=scratch)
+            found[split] = stack.enter_context(opened)
         split_of: dict[str, str] = {}
         for split, each in found.items():
             for path in each.files:
@@ -146,8 +159,7 @@ def opened_splits(folder: str, patterns: Mapping[str, str], expected: str) -> It
             for each in found.values():
                 each.check()
 
-        roots = {each.root for each in found.values()}
-        root = roots.pop() if len(roots) == 1 else folder
+        root = next(iter(found.values())).root if scratch is None else str(scratch)
         yield LocalInput(files=tuple(split_of), root=root, check=check, split_of=split_of)
 
 
@@ -168,9 +180,11 @@ def matched_objects(folder: str, pattern: str) -> tuple[StoredObject, ...]:
         return found
     if is_literal(pattern):
         below = object_store.join(folder, literal_name(pattern))
-        found = _visible(below, object_store.find_objects(below, "*") or object_store.find_objects(below, "**"))
+        # Of those directly in it, markers such as _SUCCESS do not count.
+        found = _visible(below, object_store.find_objects(below, "*"))
+        found = found or _visible(below, object_store.find_objects(below, "**"))
     else:
-        found = _visible(folder, found or object_store.find_objects(folder, f"{pattern}/**"))
+        found = _visible(folder, found) or _visible(folder, object_store.find_objects(folder, f"{pattern}/**"))
     if not found:
         name = literal_name(pattern) if is_literal(pattern) else None
         if name is not None:

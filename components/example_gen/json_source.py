@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from lockstep.components.errors import DataError
 from lockstep.components.example_gen.arrow_casts import over_int64
-from lockstep.components.example_gen.byte_stream import CutStream, read_pieces
 from lockstep.components.example_gen.cells import RawRows, RowConverter
 from lockstep.components.example_gen.columns import TypeInference
 from lockstep.components.example_gen.compression import is_compressed
+from lockstep.components.example_gen.json_blocks import JsonBlock, quick_block
 from lockstep.components.example_gen.json_values import (
     NESTED,
     LineError,
@@ -24,25 +24,11 @@ from lockstep.components.example_gen.json_values import (
     parse_row,
     to_array,
 )
+from lockstep.components.example_gen.line_ranges import LineRange, line_ranges, numbered_blocks
 from lockstep.components.example_gen.options import STORED, ColumnType, DataOptions
 from lockstep.components.example_gen.source import FaultList, RowBatch, merge_inferred, missing_column, resolve_inferred
 
-_UNIT_BYTES = 16 << 20
-_PIECE_BYTES = 4 << 20
-_BATCH_ROWS = 32_768
-_MAX_LINE_BYTES = 128 << 20
-_BOM = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LineRange:
-    """Bytes ``begin`` to ``end`` of a file, which begin with line ``line``; to its end, if ``end`` is None."""
-
-    path: str
-    begin: int
-    end: int | None
-    line: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +77,7 @@ class JsonSource:
             if is_compressed(path):
                 units.append(LineRange(path=path, begin=0, end=None, line=1))
             else:
-                units += _ranges(path)
+                units += line_ranges(path)
         return units
 
     def infer(self, unit: LineRange) -> Mapping[str, TypeInference]:
@@ -102,7 +88,15 @@ class JsonSource:
         """
         inferences: dict[str, TypeInference] = {}
         faults = FaultList(self._on_error, self.place)
-        for lines in self._lines(unit, faults):
+        for first, block in numbered_blocks(unit, faults):
+            quick = quick_block(block)
+            if quick is not None:
+                for name, array in quick.columns.items():
+                    inference = inferences.setdefault(name, TypeInference())
+                    if array.null_count < len(array):
+                        inference.see(quick.kind(name))
+                continue
+            lines = self._lines(unit.path, first, block, faults)
             faults.taken()  # they are told by ``batches``
             for name in dict.fromkeys(name for row in lines.rows for name in row):
                 inference = inferences.setdefault(name, TypeInference())
@@ -150,7 +144,12 @@ class JsonSource:
         """
         faults = FaultList(self._on_error, self.place)
         converter = RowConverter(types, self._cells, faults, self.place, _remedy)
-        for parsed in self._lines(unit, faults):
+        for first, block in numbered_blocks(unit, faults):
+            quick = quick_block(block)
+            if quick is not None and all(quick.holds(name, STORED[kind]) for name, kind in types.items()):
+                yield converter.convert(_quick_rows(unit.path, first, quick, types))
+                continue
+            parsed = self._lines(unit.path, first, block, faults)
             columns, lines = self._columns(unit.path, parsed, types, faults)
             yield converter.convert(
                 RawRows(
@@ -188,79 +187,31 @@ class JsonSource:
             [lines.numbers[row] for row in kept], [lines.texts[row] for row in kept], [lines.rows[row] for row in kept]
         )
 
-    def _lines(self, unit: LineRange, faults: FaultList) -> Iterator[_Lines]:
-        for first, texts in _numbered_lines(unit, faults):
-            lines = _Lines([], [], [])
-            for number, text in enumerate(texts, first):
-                if not text or text.isspace():
-                    continue
-                try:
-                    row = parse_row(text)
-                except LineError as e:
-                    faults.add(unit.path, number, str(e), text, e)
-                    continue
-                lines.numbers.append(number)
-                lines.texts.append(text)
-                lines.rows.append(row)
-            yield lines
-
-
-def _ranges(path: str) -> Iterator[LineRange]:
-    """Gives ranges of whole lines; reads the file once, to number them."""
-    begin, line, offset, num_lines, last = 0, 1, 0, 0, -1
-    with Path(path).open("rb") as file:
-        while piece := file.read(_PIECE_BYTES):
-            newline = piece.rfind(b"\n")
-            if newline >= 0:
-                last, num_lines = offset + newline + 1, num_lines + piece.count(b"\n")
-            offset += len(piece)
-            if last - begin >= _UNIT_BYTES:
-                yield LineRange(path=path, begin=begin, end=last, line=line)
-                begin, line, num_lines = last, line + num_lines, 0
-    if offset > begin:
-        yield LineRange(path=path, begin=begin, end=offset, line=line)
-
-
-def _numbered_lines(unit: LineRange, faults: FaultList) -> Iterator[tuple[int, list[bytes]]]:
-    """Gives lines, a few MB and ``_BATCH_ROWS`` at most at a time, with the number of the first."""
-    line, rest = unit.line, b""
-    too_long = False
-    try:
-        for piece in _pieces(unit):
-            begin, newline, end = rest + piece, piece.find(b"\n"), piece.rfind(b"\n")
-            if newline < 0:
-                rest = b"" if too_long else begin
-                if len(rest) > _MAX_LINE_BYTES:
-                    faults.add(unit.path, line, f"the line is longer than {_MAX_LINE_BYTES >> 20} MB", rest[:1024])
-                    rest, too_long = b"", True
+    def _lines(self, path: str, first: int, block: bytes, faults: FaultList) -> _Lines:
+        lines = _Lines([], [], [])
+        for number, text in enumerate(block.removesuffix(b"\n").split(b"\n"), first):
+            if not text or text.isspace():
                 continue
-            if too_long:
-                begin, line, too_long = piece[newline + 1 :], line + 1, False
-            rest = piece[end + 1 :]
-            whole = begin[: len(begin) - len(rest)]
-            texts = whole.split(b"\n")[:-1]
-            for at in range(0, len(texts), _BATCH_ROWS):
-                yield line + at, texts[at : at + _BATCH_ROWS]
-            line += len(texts)
-    except CutStream as e:
-        faults.add(unit.path, line, e.problem, b"", e)
-        return
-    if rest:
-        yield line, [rest]
+            try:
+                row = parse_row(text)
+            except LineError as e:
+                faults.add(path, number, str(e), text, e)
+                continue
+            lines.numbers.append(number)
+            lines.texts.append(text)
+            lines.rows.append(row)
+        return lines
 
 
-def _pieces(unit: LineRange) -> Iterator[bytes]:
-    pieces = read_pieces(unit.path) if unit.end is None else _pieces_of_range(unit.path, unit.begin, unit.end)
-    for number, piece in enumerate(pieces):
-        yield piece.removeprefix(_BOM) if unit.begin == 0 and not number else piece
-
-
-def _pieces_of_range(path: str, begin: int, end: int) -> Iterator[bytes]:
-    with Path(path).open("rb") as file:
-        file.seek(begin)
-        while begin < end and (piece := file.read(min(_PIECE_BYTES, end - begin))):
-            begin += len(piece)
-            yield piece
+def _quick_rows(path: str, first: int, block: JsonBlock, names: Iterable[str]) -> RawRows:
+    num_rows = len(block.texts)
+    return RawRows(
+        path=path,
+        positions=np.arange(first, first + num_rows),
+        columns={name: block.columns.get(name, pa.nulls(num_rows, pa.string())) for name in names},
+        hashed={"line": block.texts},
+        raw=lambda row: bytes(block.texts[row].as_py()),
+    )
 
 
 def _raw(lines: _Lines, row: int) -> bytes:

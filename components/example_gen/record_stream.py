@@ -11,8 +11,8 @@ from pathlib import Path
 
 import google_crc32c
 
-from lockstep.components.example_gen.byte_stream import CutStream, is_zlib, read_pieces
-from lockstep.components.example_gen.compression import is_compressed
+from lockstep.components.example_gen.compression import is_compressed, is_zlib, read_pieces
+from lockstep.components.example_gen.decompression import DamagedFile
 
 _HEAD = struct.Struct("<QI")
 _TAIL = struct.Struct("<I")
@@ -88,8 +88,8 @@ def read_records(unit: RecordRange) -> Iterator[Records]:
             yield records
             if records.problem is not None:
                 return
-    except CutStream as e:
-        yield Records([], [], [], (offset, f"the file {e.problem}"))
+    except DamagedFile as e:
+        yield Records([], [], [], (offset, str(e)))
         return
     if rest:
         problem = f"the file is cut: {len(rest)} bytes are left, which are no whole record"

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lockstep.components.example_gen.arrow_buffers import binary_buffers, is_valid
-from lockstep.components.example_gen.arrow_casts import is_any_list
+from lockstep.components.example_gen.arrow_casts import as_large_lists, is_any_list
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -53,7 +53,7 @@ def _hash_cells(values: pa.Array, name: str) -> Hashes:
 
 def _hash_lists(lists: pa.Array, name: str) -> Hashes:
     """Returns the sums of the hashes of the values, each mixed with its place in its list, and of the lengths."""
-    lists = lists.cast(pa.large_list(lists.type.value_type))
+    lists = as_large_lists(lists)
     counts = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     ends = np.cumsum(counts)
     flat = lists.flatten()

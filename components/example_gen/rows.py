@@ -12,7 +12,7 @@ import pyarrow as pa
 from lockstep.components.errors import DataError
 from lockstep.components.example_gen.arrow_casts import is_list
 from lockstep.components.example_gen.encoding import encode_examples, frame_records
-from lockstep.components.example_gen.files import split_path
+from lockstep.components.example_gen.files import format_of, split_path
 from lockstep.components.example_gen.inputs import opened_input
 from lockstep.components.example_gen.options import STORED, ColumnType, DataOptions
 from lockstep.components.example_gen.shards import ShardFiles, compress_records
@@ -43,11 +43,16 @@ def read_examples(data: DataOptions, types: Mapping[str, ColumnType]) -> Iterato
 
 def _read(files: Sequence[str], root: str, data: DataOptions, types: Mapping[str, ColumnType]) -> Iterator[list[bytes]]:
     path = data.path
-    declared = {name: kind for name, kind in data.types.items() if name in types}
-    source = open_source(files, dataclasses.replace(data, types=declared), root)
+    undeclared = dataclasses.replace(data, types={}, time_formats={})
+    source = open_source(files, undeclared, root)
     units = source.units()
     # All of it before the first row is given, so that no malformed row is met when some are out already.
     found = source.resolve([source.infer(unit) for unit in units])
+    declared = _declared(data, types, found, is_text=(data.format or format_of(files)) in ("csv", "image_list"))
+    if declared:
+        formats = {name: text for name, text in data.time_formats.items() if name in declared}
+        source = open_source(files, dataclasses.replace(data, types=declared, time_formats=formats), root)
+        found = source.resolve([source.infer(unit) for unit in units])
     for name in types:
         if name in source.unreadable:
             raise DataError(source.unreadable[name])
@@ -70,6 +75,19 @@ def _read(files: Sequence[str], root: str, data: DataOptions, types: Mapping[str
         yield encode_examples(batch.columns, batch.num_rows).to_pylist()
     if empty:
         raise DataError(f"{path}: no rows")
+
+
+def _declared(
+    data: DataOptions, types: Mapping[str, ColumnType], found: Mapping[str, ColumnType], *, is_text: bool
+) -> dict[str, ColumnType]:
+    """Returns the declared types of columns that are there; whole numbers are times already, without a format."""
+    return {
+        name: kind
+        for name, kind in data.types.items()
+        if name in types
+        and name in found
+        and (is_text or name in data.time_formats or kind not in ("timestamp", "date") or found[name] != "int")
+    }
 
 
 def _read_as(found: ColumnType, wanted: ColumnType) -> ColumnType:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lockstep.components.durable_files import sync
 from lockstep.components.errors import ConfigurationError
+from lockstep.components.record_manifest import RawColumns, read_raw_columns
 from lockstep.components.trainer.loop import model_columns
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ def export(
       ``serving_default``: ``predictions`` float32 [batch, 1]. The label's columns are not looked at; any other may be
       absent from a record.
       ``transform_features``: every transformed feature, the label too (as of a missing value where it is absent).
-    ``assets.extra/lockstep.json`` names the columns that ``serving_default`` reads, with their types, and the label.
+    ``assets.extra/lockstep.json`` names the columns that ``serving_default`` reads, with their types, and the label;
+    of times, truths and lists also how they are written.
 
     Raises:
       OSError, tf.errors.OpError: It could not be written; nothing stays.
@@ -111,7 +113,8 @@ def export(
         shutil.rmtree(temporary_dir)
     try:
         tf.saved_model.save(root, str(temporary_dir), signatures=signatures)
-        _write_description(temporary_dir, raw_spec, columns.served, label, label_kind)
+        written = _raw_columns(transform_output)
+        _write_description(temporary_dir, raw_spec, columns.served, label, label_kind, written)
         for path in temporary_dir.rglob("*"):
             sync(path)
         if export_dir.exists():  # of an attempt that was killed right after the line below
@@ -151,7 +154,12 @@ def describe(
         return
     sources = sources_of_features(transform_output)
     served = frozenset().union(*(columns for name, columns in sources.items() if name != label))
-    _write_description(export_dir, transform_output.raw_feature_spec(), served, label, label_kind)
+    written = _raw_columns(transform_output)
+    _write_description(export_dir, transform_output.raw_feature_spec(), served, label, label_kind, written)
+
+
+def _raw_columns(transform_output: "TFTransformOutput") -> RawColumns:
+    return read_raw_columns(Path(transform_output.transform_savedmodel_dir).parent)
 
 
 def _write_description(
@@ -160,9 +168,14 @@ def _write_description(
     served: Collection[str],
     label: str,
     label_kind: Literal["binary", "regression"],
+    written: RawColumns,
 ) -> None:
     types = {name: _type_name(raw_spec[name].dtype) for name in sorted(served)}
-    description = {"raw_features": types, "label": label, "label_kind": label_kind}
+    description: dict[str, Any] = {"raw_features": types, "label": label, "label_kind": label_kind}
+    # What the types of features say already need not be told twice.
+    told = written.of([name for name in types if written.types.get(name) != types[name]])
+    if told.types:
+        description["raw_columns"] = told.to_document()
     path = export_dir / DESCRIPTION_PATH
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(description, sort_keys=True, indent=2) + "\n", encoding="utf-8")

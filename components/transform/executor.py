@@ -20,7 +20,14 @@ from tfx.types import standard_component_specs as keys
 from tfx.utils import io_utils
 
 from lockstep.components.errors import ConfigurationError, DataError, StepFailed
-from lockstep.components.record_manifest import MANIFEST_NAME, Manifest, Shard, no_space_left, published_folder
+from lockstep.components.record_manifest import (
+    MANIFEST_NAME,
+    Manifest,
+    Shard,
+    no_space_left,
+    published_folder,
+    write_raw_columns,
+)
 from lockstep.components.transform.options import TransformOptions
 from lockstep.components.transform.processor import Processor
 from lockstep.components.transform.source import matched_files
@@ -77,6 +84,7 @@ class Executor(executor.Executor):
             with _published([artifact.uri for artifact in outputs]) as folders:
                 parts = [_made(folder / _PARTS / split) for split in splits.transform for folder in folders]
                 self._transform(input_dict, output_dict, exec_properties, splits, parts, options)
+                write_raw_columns([artifact.uri for artifact in examples], Path(graph_dir))
                 written = [_write_shards(folder, splits.transform, options.num_shards) for folder in folders]
         except StepFailed:
             raise

@@ -63,6 +63,33 @@ def _number(text: str) -> float | str:
         return text
 
 
+def test_a_model_knows_which_of_its_columns_are_times(
+    tmp_path: pathlib.Path, rows_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And how they are written, without any flag; one that is none is named."""
+    model = save_model(tmp_path / "model")
+    path = model / "assets.extra" / "lockstep.json"
+    contract = json.loads(path.read_text())
+    rows_path.write_text("x,kind,size\n0,a,31.12.2023\n1,b,\n")
+    assert cli.main(["predict", str(model), "--data", str(rows_path)]) == 2
+    assert "rows.csv:2: column 'size': '31.12.2023' is not an int" in capsys.readouterr().err
+    written = {
+        "types": {"size": "date"},
+        "time_formats": {"size": "%d.%m.%Y"},
+        "time_zone": "UTC",
+        "list_separator": "",
+    }
+    path.write_text(json.dumps(contract | {"raw_columns": written}))
+    assert cli.main(["predict", str(model), "--data", str(rows_path)]) == 0
+    assert capsys.readouterr() == (PREDICTED, "")
+    rows_path.write_text("x,kind,size\n0,a,32.12.2023\n")
+    assert cli.main(["predict", str(model), "--data", str(rows_path)]) == 2
+    assert "rows.csv:2: column 'size': '32.12.2023' is no date" in capsys.readouterr().err
+    path.write_text(json.dumps(contract | {"raw_columns": {"types": {"size": "aeon"}}}))
+    assert cli.main(["predict", str(model), "--data", str(rows_path)]) == 2
+    assert "cannot be asked about raw rows by this version (types.size: 'aeon'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("content", "flags", "message"),
     [

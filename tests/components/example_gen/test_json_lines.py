@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lockstep.components.errors import DataError
-from lockstep.components.example_gen import json_source
+from lockstep.components.example_gen import line_ranges
 from lockstep.components.example_gen.json_source import JsonSource
 from lockstep.components.example_gen.options import DataOptions, Requirements
 from tests.components.example_gen.conftest import Ingested
@@ -157,7 +157,10 @@ def test_lines_before_the_end_of_a_cut_gzip_are_kept(tmp_path: Path, ingest_path
     whole = gzip.compress(lines.encode())
     path = tmp_path / "rows.jsonl"
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match=rf"rows\.jsonl:\d+: is cut: it ends at byte {len(whole) // 2}"):
+    with pytest.raises(
+        DataError,
+        match=rf"rows\.jsonl:\d+: cannot be read to its end: the file is cut: it ends at byte {len(whole) // 2}",
+    ):
         ingest_path(path)
     kept = ingest_path(path, on_error="quarantine").column("a")
     assert kept == list(range(len(kept)))
@@ -166,8 +169,8 @@ def test_lines_before_the_end_of_a_cut_gzip_are_kept(tmp_path: Path, ingest_path
 
 def test_ranges_of_lines_do_not_depend_on_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each begins with a line and knows its number; together they are the file."""
-    monkeypatch.setattr(json_source, "_UNIT_BYTES", 100)
-    monkeypatch.setattr(json_source, "_PIECE_BYTES", 30)
+    monkeypatch.setattr(line_ranges, "_UNIT_BYTES", 100)
+    monkeypatch.setattr(line_ranges, "_PIECE_BYTES", 30)
     path = tmp_path / "rows.jsonl"
     path.write_text("\n" + "".join(f'{{"a": {number}}}\n\n' for number in range(100)) + '{"a": 100}')
     source = JsonSource([str(path)], DataOptions(path=str(path)))
@@ -184,8 +187,8 @@ def test_a_line_longer_than_the_limit_is_a_fault_of_its_own(
     tmp_path: Path, ingest_path: Ingest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lines around it are read."""
-    monkeypatch.setattr(json_source, "_MAX_LINE_BYTES", 1000)
-    monkeypatch.setattr(json_source, "_PIECE_BYTES", 300)
+    monkeypatch.setattr(line_ranges, "_MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr(line_ranges, "_PIECE_BYTES", 300)
     path = tmp_path / "rows.jsonl"
     path.write_text('{"a": 1}\n{"a": 2, "b": "' + "x" * 5000 + '"}\n{"a": 3}\n')
     assert ingest_path(path, on_error="quarantine").column("a") == [1, 3]

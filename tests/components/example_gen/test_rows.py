@@ -1,12 +1,15 @@
 """Rows outside a pipeline."""
 
+import json
 import logging
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lockstep.components.errors import DataError
-from lockstep.components.example_gen.options import CsvOptions, DataOptions
+from lockstep.components.example_gen.options import ColumnType, CsvOptions, DataOptions
 from lockstep.components.example_gen.rows import read_examples, write_examples
 from lockstep.components.record_manifest import Manifest
 from tests.components.example_gen.conftest import read_rows
@@ -80,3 +83,67 @@ def test_a_value_that_no_feature_holds_is_named(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"a: \{\} is not an int, float, str or bytes"):
         write_examples({"train": [{"a": {}}]}, tmp_path / "examples")
     assert list((tmp_path / "examples").iterdir()) == []
+
+
+def test_times_truths_and_lists_are_read_as_in_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As their declared types, zone and formats say; of what the rows do not have, only a warning is said."""
+    data = DataOptions(
+        path=str(tmp_path / "rows.csv"),
+        types={
+            "at": "timestamp",
+            "day": "date",
+            "paid": "bool",
+            "tags": "list<string>",
+            "ms": "timestamp",
+            "gone": "date",
+        },
+        time_zone="America/Chicago",
+        time_formats={"day": "%m/%d/%Y", "ms": "unix_ms"},
+        list_separator="|",
+    )
+    wanted: dict[str, ColumnType] = {
+        "at": "int",
+        "day": "int",
+        "paid": "int",
+        "tags": "string",
+        "ms": "int",
+        "gone": "int",
+    }
+    (tmp_path / "rows.csv").write_text(
+        "label,paid,at,day,tags,ms\n?,yes,1970-01-01 00:00,01/02/1970,a|b,5000\n?,,,,,\n?,0,1970-01-01T00:00Z,,c,1\n"
+    )
+    with caplog.at_level(logging.WARNING):
+        records = [record for batch in read_examples(data, wanted) for record in batch]
+    assert [_all_values(record) for record in records] == [
+        {"paid": [1], "at": [21600], "day": [86400], "tags": [b"a", b"b"], "ms": [5]},
+        {},
+        {"paid": [0], "at": [0], "tags": [b"c"], "ms": [0]},
+    ]
+    assert "has no column gone: missing in every row" in caplog.text
+    (tmp_path / "rows.csv").write_text("paid\nperhaps\n")
+    with pytest.raises(DataError, match=r"rows\.csv:2: column 'paid': 'perhaps' is not a bool"):
+        list(read_examples(data, wanted))
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.parquet"])
+def test_times_and_truths_of_formats_with_types_are_read_too(tmp_path: Path, name: str) -> None:
+    """Texts as times; whole numbers are seconds already."""
+    columns = {"at": ["1970-01-01T00:01", "1970-01-01"], "day": [86400, 0], "paid": [True, False]}
+    if name == "rows.parquet":
+        pq.write_table(pa.table(columns), tmp_path / name)
+    else:
+        rows = (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = DataOptions(path=str(tmp_path / name), types={"at": "timestamp", "day": "date", "paid": "bool"})
+    batches = read_examples(data, {"at": "int", "day": "int", "paid": "int"})
+    assert [_parsed(record) for batch in batches for record in batch] == [
+        {"at": 60, "day": 86400, "paid": 1},
+        {"at": 0, "day": 0, "paid": 0},
+    ]
+
+
+def _all_values(record: bytes) -> dict[str, list[object]]:
+    import tensorflow as tf
+
+    features = tf.train.Example.FromString(record).features.feature
+    return {name: list(getattr(value, value.WhichOneof("kind")).value) for name, value in features.items()}

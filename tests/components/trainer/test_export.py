@@ -14,6 +14,7 @@ from tensorflow_transform.tf_metadata import metadata_io, schema_utils
 from tensorflow_transform.tf_metadata.dataset_metadata import DatasetMetadata
 
 from lockstep.components.errors import ConfigurationError
+from lockstep.components.record_manifest import RAW_COLUMNS_NAME, RawColumns
 from lockstep.components.trainer import loop
 from lockstep.components.trainer.export import export, serving_columns, sources_of_features
 from lockstep.components.trainer.input_pipeline import TrainingInput
@@ -41,6 +42,9 @@ def exported(training_data: TrainingData, tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp("export")
     graph_dir = folder / "graph"
     shutil.copytree(training_data.transform_graph_dir, graph_dir)
+    types = {"record_id": "timestamp", "fare": "float", "company": "string", "tips": "bool", "unused": "date"}
+    written = RawColumns(types=types, time_zone="Europe/Berlin", time_formats={"record_id": "unix", "unused": "unix"})
+    (graph_dir / RAW_COLUMNS_NAME).write_text(json.dumps(written.to_document()))
     output = tft.TFTransformOutput(str(graph_dir))
     model = small_model("fare", "company")
     columns = serving_columns(output, model, label="tips")
@@ -115,12 +119,18 @@ def test_no_rows_give_no_predictions(exported: tuple[keras.Model, Path]) -> None
 
 
 def test_the_description_names_what_serving_reads(exported: tuple[keras.Model, Path]) -> None:
-    """The label's own column is not among them."""
+    """The label's own column is not among them; of a time it says so, and how it is written."""
     description = json.loads((exported[1] / "assets.extra" / "lockstep.json").read_text())
     assert description == {
         "raw_features": {"record_id": "int", "fare": "float", "company": "string"},
         "label": "tips",
         "label_kind": "binary",
+        "raw_columns": {
+            "types": {"record_id": "timestamp"},
+            "time_zone": "Europe/Berlin",
+            "time_formats": {"record_id": "unix"},
+            "list_separator": "",
+        },
     }
 
 

@@ -1,5 +1,6 @@
 """Transform as a whole, beside TFX's on the same artifacts."""
 
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from tfx.proto import example_gen_pb2, transform_pb2
 from tfx.utils import proto_utils
 
 from lockstep.components.errors import ConfigurationError, DataError
-from lockstep.components.record_manifest import Manifest, recorded_counts
+from lockstep.components.record_manifest import MANIFEST_NAME, Manifest, read_raw_columns, recorded_counts
 from lockstep.components.tfrecord_files import count_records
 from lockstep.components.transform.processor import Processor
 from tests.components.transform.conftest import STOCK, Case, Transformed, rows
@@ -104,8 +105,12 @@ def test_rows_may_be_made_more(case: Case) -> None:
 
 def test_shards_are_as_many_as_configured_and_the_same_every_time(case: Case) -> None:
     """The manifest counts what is in them, and their bytes depend on the input alone."""
-    case.add({"train": rows(100), "eval": rows(7)}, num_shards=3)
+    raw = case.add({"train": rows(100), "eval": rows(7)}, num_shards=3)
+    types = {"count": "timestamp", "word": "string"}
+    said = dataclasses.replace(Manifest.load(str(raw)), types=types, time_formats={"count": "unix"})
+    (raw / MANIFEST_NAME).write_text(said.to_json())
     first, second = case.run(num_shards=4), case.run(num_shards=4)
+    assert read_raw_columns(first.folder / "graph") == said.raw_columns
     root = Path(first.artifacts["transformed_examples"][0].uri)
     manifest = Manifest.load(str(root))
     assert manifest.rows == {"train": 100, "eval": 7}

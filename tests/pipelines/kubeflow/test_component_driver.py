@@ -12,8 +12,11 @@ from lockstep.components import object_store
 from lockstep.components.errors import DataError
 from lockstep.components.evaluator.options import EvaluateOptions, EvaluateSpec
 from lockstep.components.example_gen.component import ExampleGen
+from lockstep.components.example_gen.executor import Executor
 from lockstep.components.example_gen.options import DataOptions
+from lockstep.components.example_gen.split_options import SplitBy
 from lockstep.components.pusher.options import PushOptions
+from lockstep.components.record_manifest import Manifest
 from lockstep.pipelines.kubeflow.component_driver import apply_driver_output, run_driver
 from tests.components.pusher.test_versions import make_model, push
 
@@ -101,3 +104,50 @@ def test_the_pusher_s_key_is_new_while_there_is_something_to_push(tmp_path: Path
     refused, passed = models(model_dir, blessed=False), models(model_dir, blessed=True)
     assert run_driver(PUSHER, refused, {"spec": spec}) == run_driver(PUSHER, refused, {"spec": spec})
     assert run_driver(PUSHER, passed, {"spec": spec}) != run_driver(PUSHER, passed, {"spec": spec})
+
+
+@pytest.mark.parametrize(
+    ("path", "by", "rows"),
+    [
+        ("b/all.csv", SplitBy(columns=("c",)), None),
+        ("b/all.csv", SplitBy(time="t", until={"train": "2"}), {"train": 2, "eval": 2}),
+        (
+            "b",
+            SplitBy(paths={"train": "train/span-{SPAN}/v{VERSION}/*", "eval": "eval/span-{SPAN}/v{VERSION}"}),
+            {"train": 2, "eval": 1},
+        ),
+        ("b/days/{YYYY}-{MM}-{DD}", SplitBy(paths={"train": "train.csv", "eval": "eval.csv"}), {"train": 3, "eval": 1}),
+    ],
+)
+def test_splits_are_made_as_the_driver_s_task_resolved_them(
+    store_dir: Path, tmp_path: Path, path: str, by: SplitBy, rows: dict[str, int] | None
+) -> None:
+    """By key, time and paths, with spans and versions: what the component's own task is told is all that it needs."""
+    texts = {
+        "all.csv": "c,t\na,0\nb,1\na,2\nc,3\n",
+        **{f"{split}/span-1/v9/r.csv": "c,t\nz,9\n" * 3 for split in ("train", "eval")},
+        "train/span-2/v3/r.csv": "c,t\na,0\nb,1\n",
+        "eval/span-2/v3/r.csv": "c,t\na,5\n",
+        "days/2026-01-01/train.csv": "c,t\nz,9\n",
+        "days/2026-01-01/eval.csv": "c,t\nz,9\n",
+        "days/2026-01-02/train.csv": "c,t\na,0\nb,1\nc,2\n",
+        "days/2026-01-02/eval.csv": "c,t\na,5\n",
+    }
+    for name, text in texts.items():
+        file = store_dir / "minio" / "b" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    data = DataOptions(path=f"minio://{path}", splits={"train": 1, "eval": 1}, split_by=by)
+    component = ExampleGen(data=data).exec_properties
+    properties = {name: value for name, value in component.items() if value is not None}
+    text = run_driver(EXAMPLE_GEN, {}, properties)
+    assert run_driver(EXAMPLE_GEN, {}, properties) == text
+    examples = standard_artifacts.Examples()
+    examples.uri = str(tmp_path / "out")
+    apply_driver_output(text, {"examples": [examples]}, properties)
+    Executor().Do({}, {"examples": [examples]}, properties)
+    found = Manifest.load(examples.uri).rows
+    if rows is None:
+        assert sum(found.values()) == 4
+    else:
+        assert found == rows
