@@ -57,7 +57,7 @@ def test_whole_numbers_are_taken_for_floats() -> None:
         ({"label": 3}, "spec.label: 3 is not allowed"),
         ({"label_kind": "ranking"}, "spec.label_kind: 'ranking' is not allowed"),
         ({"train_files": "a.gz"}, "spec.train_files: 'a.gz' is not allowed"),
-        ({"train_files": []}, r"train_files: \(\) is not allowed; give at least one"),
+        ({"train_files": []}, r"train_files: \[\] is not allowed; give at least one"),
         ({"options": {"workers": True}}, "spec.options.workers: True is not allowed"),
         ({"options": {"workers": 1.5}}, "spec.options.workers: 1.5 is not allowed"),
         ({"options": {"workers": {"min": 1}}}, "spec.options.workers: .*'max'"),
