@@ -1,5 +1,6 @@
 """What a killed run leaves in ML Metadata."""
 
+import os
 import pathlib
 import signal
 import subprocess
@@ -99,4 +100,4 @@ def test_steps_wait_for_the_process_of_a_killed_run_but_not_for_what_it_forked(t
         assert pathlib.Path(f"/proc/{forked}").exists()
         with run_guards.after_predecessor(path):
             pass
-        subprocess.run(["kill", "-9", str(forked)], check=True)
+        os.kill(forked, signal.SIGKILL)
