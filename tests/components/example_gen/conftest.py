@@ -1,6 +1,7 @@
 """Shared by the tests of ExampleGen: ingest a text, and read what came out with TensorFlow's own reader."""
 
 import dataclasses
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -70,3 +71,12 @@ def ingest_text(tmp_path: Path, ingest_path: Callable[..., Ingested]) -> Callabl
         return ingest_path(path, requirements, **options)
 
     return run
+
+
+@pytest.fixture
+def scratch_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for temporary files; empty at the end, whatever happened."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder

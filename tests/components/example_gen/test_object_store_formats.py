@@ -22,16 +22,9 @@ from lockstep.components.record_manifest import Manifest
 from tests.components.example_gen.conftest import Ingested
 from tests.conftest import Bucket
 
+pytestmark = pytest.mark.usefixtures("scratch_dir")
+
 _JPEG = b"\xff\xd8\xff\xe0"
-
-
-@pytest.fixture(autouse=True)
-def scratch_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder for temporary files."""
-    folder = tmp_path / "scratch"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
 
 
 def _run(path: str, folder: Path, **options: Any) -> Ingested:

@@ -1,7 +1,6 @@
 """ExampleGen on objects: what is read, what makes it read again, and what is left behind."""
 
 import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,9 @@ from lockstep.components.example_gen.options import DataOptions
 from lockstep.components.example_gen.rows import read_examples
 from tests.conftest import Bucket
 
+pytestmark = pytest.mark.usefixtures("scratch_dir")
+
 _ROWS = "fare,company\n" + "".join(f"{i / 4},cab\n" for i in range(100))
-
-
-@pytest.fixture(autouse=True)
-def scratch_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder for temporary files; empty at the end, whatever happened."""
-    folder = tmp_path / "scratch"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
 
 
 def _resolved(component: ExampleGen) -> dict[str, Any]:
