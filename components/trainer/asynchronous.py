@@ -40,6 +40,11 @@ _log = logging.getLogger(__name__)
 _CALLS_AHEAD = 2  # for each worker: one that it works on, and one that waits for it
 _IGNORED_FAILURES = 10**9  # without end
 _FETCH_AGAIN_S = 0.1
+_OF_ANOTHER_PROCESS = (
+    "Unable to find the relevant tensor remote_handle",
+    "Primary device is not remote",
+    "unknown device",
+)
 _LARGE_TABLE_BYTES = 64 * 2**20
 
 
@@ -184,18 +189,34 @@ class Asynchronous:
 
 
 def _fetched(result: Any) -> "np.ndarray[Any, Any]":
-    """Returns the losses of a call; of one whose worker died before it handed them over, those of the next one's."""
+    """Returns the losses of a call; of one whose worker died before it handed them over, those of the next one's.
+
+    TensorFlow's own thread for that worker fetches too, and has the steps made again where it fails; that the group as
+    a whole is gone is the supervisor's to find.
+    """
     import tensorflow as tf
 
     while True:
         try:
             return np.asarray(result.fetch())
-        except tf.errors.UnavailableError as e:  # noqa: PERF203 - a retry, hardly ever
-            # TensorFlow's own thread for that worker fetches too, and has the steps made again where it fails; that the
-            # group as a whole is gone is the supervisor's to find.
-            if "/job:worker" not in str(e):
+        except tf.errors.OpError as e:  # noqa: PERF203 - a retry, hardly ever
+            if not _is_lost_with_worker(e):
                 raise
             time.sleep(_FETCH_AGAIN_S)
+
+
+def _is_lost_with_worker(error: "tf.errors.OpError") -> bool:
+    """Returns whether a worker's death explains ``error``, as TensorFlow's coordinator takes it.
+
+    Another process at the same address may have answered already: it knows nothing of the losses.
+    """
+    import tensorflow as tf
+
+    if "/job:worker" not in str(error):
+        return False
+    if isinstance(error, tf.errors.InvalidArgumentError):  # else a fault of the step itself
+        return any(text in str(error) for text in _OF_ANOTHER_PROCESS)
+    return isinstance(error, tf.errors.UnavailableError | tf.errors.AbortedError | tf.errors.CancelledError)
 
 
 def _stacked(steps: "list[Any]") -> "tuple[Any, ...]":
