@@ -49,8 +49,9 @@ bench: setup  ## run the stock TFX taxi pipeline and ours side by side (ROWS="15
 	@$(VENV)/python -m benchmarks $(if $(ROWS),--rows $(ROWS)) $(if $(REPEAT),--repeat $(REPEAT)) \
 	  $(if $(WORKERS),--workers $(WORKERS))
 
-bench-ingest: setup  ## measure ExampleGen beside the stock one and a bare loop (ROWS=1500000 STOCK_ROWS=150000 REPEAT=3)
+bench-ingest: setup  ## measure ExampleGen beside the stock one and a bare loop (ROWS=1500000 STOCK_ROWS=150000 IMAGES=100000 REPEAT=3)
 	@$(VENV)/python -m benchmarks.ingest $(if $(ROWS),--rows $(ROWS)) $(if $(STOCK_ROWS),--stock-rows $(STOCK_ROWS)) \
+	  $(if $(IMAGES),--images $(IMAGES)) \
 	  $(if $(REPEAT),--repeat $(REPEAT))
 
 bench-train: setup  ## measure the trainer beside what it is compared with: input, steps, workers, faults (REPEAT=2)

@@ -1,11 +1,13 @@
-"""CSV files of any number of rows, made of the taxi trips that come with the tfx package."""
+"""Input of any size: CSV files made of the taxi trips that come with the tfx package, and folders of small images."""
 
 import importlib.resources
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 _SOURCE = "examples/chicago_taxi_pipeline/data/simple/data.csv"
 _SHIFTED = b"trip_start_timestamp"
+_NUM_CLASSES = 10
 _SHIFT_S = 900  # the trips' own resolution
 
 
@@ -54,3 +56,27 @@ def repeated(lines: Sequence[bytes], num_rows: int, column: bytes, shift: int) -
         cells = rows[row].split(b",", place + 1)
         cells[place] = b"%d" % (int(cells[place]) + repetition * shift)
         yield b",".join(cells)
+
+
+def image_files(cache_dir: Path, num_images: int) -> Path:
+    """Returns a folder of PNG files of 16 x 16 pixels of noise, in a folder for each of ten classes; written once.
+
+    Args:
+      cache_dir: Where the folders are kept.
+      num_images: 1 or more.
+    """
+    import numpy as np
+    from PIL import Image
+
+    folder = cache_dir / f"images-{num_images}"
+    if not folder.exists():
+        writing = cache_dir / f".writing-images-{num_images}"
+        shutil.rmtree(writing, ignore_errors=True)
+        noise = np.random.default_rng(num_images)
+        for label in range(min(_NUM_CLASSES, num_images)):
+            (writing / f"class-{label}").mkdir(parents=True)
+        for number in range(num_images):
+            pixels = noise.integers(0, 256, (16, 16, 3), np.uint8)
+            Image.fromarray(pixels).save(writing / f"class-{number % _NUM_CLASSES}" / f"{number:07d}.png")
+        writing.replace(folder)
+    return folder

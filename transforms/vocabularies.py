@@ -8,6 +8,7 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import logging
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,10 +21,12 @@ import tensorflow as tf
 import tensorflow_transform as tft
 import tensorflow_transform.beam as tft_beam
 
-__all__ = ["NO_TOKENS", "VocabularyOptions", "analyze_tokens", "top_tokens", "vocabulary_table"]
+__all__ = ["NO_TOKENS", "VocabularyOptions", "analyze_tokens", "broken_tokens", "top_tokens", "vocabulary_table"]
 
 # The only line of a vocabulary of a column without values: tables cannot be made from an empty file.
 NO_TOKENS = b"lockstep: no value in training"
+
+_log = logging.getLogger(__name__)
 
 _Counts = collections.Counter[bytes]
 # A vocabulary is a text file with a token on each line.
@@ -78,6 +81,12 @@ def top_tokens(counts: Mapping[bytes, int], top_k: int, min_frequency: int = 1) 
         if count >= min_frequency and token and not _LINE_BREAK.search(token)
     ]
     return [token for _, token in sorted(usable)[:top_k]] or [NO_TOKENS]
+
+
+def broken_tokens(counts: Mapping[bytes, int]) -> tuple[int, int]:
+    """Returns how many tokens have a line break, so that no vocabulary can hold them, and in how many rows they are."""
+    rows = [count for token, count in counts.items() if _LINE_BREAK.search(token)]
+    return len(rows), sum(rows)
 
 
 def vocabulary_table(vocabulary_file: Any, make: Callable[[Any], Any]) -> tuple[Any, tf.Tensor]:
@@ -152,6 +161,14 @@ class _WriteVocabularies(beam.DoFn):
     def process(self, columns: list[_Counts]) -> Iterator[Any]:
         tf.io.gfile.makedirs(self._output_dir)
         for options, counts in zip(self._options, columns, strict=True):
+            num_broken, num_rows = broken_tokens(counts)
+            if num_broken:
+                _log.warning(
+                    "%s: %d values with a line break, in %d rows, cannot stand in a vocabulary and count as not in it",
+                    options.name,
+                    num_broken,
+                    num_rows,
+                )
             path = posixpath.join(self._output_dir, options.name)
             with tf.io.gfile.GFile(path, "wb") as file:
                 file.write(b"\n".join(top_tokens(counts, options.top_k, options.min_frequency)) + b"\n")
