@@ -108,6 +108,18 @@ def _parser() -> argparse.ArgumentParser:
         help="a cell of CSV that means no value, beside the empty one; may be repeated, and replaces the default ones, "
         "which are those of data.options.null_tokens",
     )
+    predict.add_argument("--quote", metavar="CHAR", help='encloses cells of CSV (default: "); empty: nothing does')
+    predict.add_argument("--no-header", action="store_true", help="the first line of CSV is a row")
+    predict.add_argument(
+        "--column-name",
+        action="append",
+        dest="column_names",
+        metavar="NAME",
+        help="of CSV without header, for each column in order (default: column_1, column_2, ...)",
+    )
+    predict.add_argument(
+        "--skip-bad-rows", action="store_true", help="leave out rows that cannot be read, and name each on stderr"
+    )
     predict.set_defaults(command=_predict)
 
     compiled = commands.add_parser("compile", help="make a package for Kubeflow Pipelines", description=_COMPILE)
@@ -403,6 +415,10 @@ def _predict(options: argparse.Namespace) -> int:
         delimiter=options.delimiter,
         encoding=options.encoding,
         null_tokens=options.null_tokens,
+        quote=options.quote,
+        header=False if options.no_header else None,
+        column_names=options.column_names,
+        on_error="quarantine" if options.skip_bad_rows else "fail",
     )
     logger, handler = logging.getLogger("lockstep"), _WarningsShown(in_terms_of_flags)
     logger.addHandler(handler)

@@ -9,9 +9,9 @@ import re
 import secrets
 import stat
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING, Literal, TextIO, cast
 
-from lockstep.components.errors import ConfigurationError, DataError, StepFailed
+from lockstep.components.errors import ConfigurationError, DataError, RowError, StepFailed
 from lockstep.components.example_gen.options import ColumnType, CsvOptions, DataOptions, Format
 from lockstep.components.example_gen.rows import read_examples
 from lockstep.components.serving import ServingContract, model_at_hand, predict, read_contract
@@ -26,11 +26,12 @@ _FLAGS = (
      "mend the cell, or give it as --null-token"),
     (re.compile(r"; declare data\.types\..*: string, or int if all its values are whole", re.DOTALL), ""),
     (re.compile(r"; declare data\.types\..*", re.DOTALL), "; mend it"),
+    (re.compile(r"give header: false, or leave it out"), "give --no-header, or leave them out"),
     (re.compile(r"give data\.options\.(delimiter|encoding)"), r"give --\1"),
     (re.compile(r"give data\.format"), "give --format"),
     (re.compile(r"^data\.path"), "--data"),
 )  # fmt: skip
-_KEYS = {"path": "data"}
+_KEYS = {"path": "data", "column_names": "column-name", "null_tokens": "null-token"}
 
 
 def row_options(
@@ -40,6 +41,10 @@ def row_options(
     delimiter: str | None = None,
     encoding: str | None = None,
     null_tokens: Sequence[str] | None = None,
+    quote: str | None = None,
+    header: bool | None = None,
+    column_names: Sequence[str] | None = None,
+    on_error: Literal["fail", "quarantine"] = "fail",
 ) -> DataOptions:
     """Returns where raw rows are and how they are read, as the flags of ``lockstep predict`` say.
 
@@ -49,18 +54,28 @@ def row_options(
       delimiter: None takes the default, as for all flags.
       encoding: A Python codec.
       null_tokens: Replace the default ones.
+      quote: One character, or empty.
+      header: False where the first line is a row.
+      column_names: Of files without header.
+      on_error: ``quarantine``: rows that cannot be read are left out, each with a warning.
 
     Raises:
       ConfigurationError: A value is not allowed; named by its flag.
     """
-    tokens = None if null_tokens is None else tuple(null_tokens)
-    given = {"delimiter": delimiter, "encoding": encoding, "null_tokens": tokens}
+    given = {
+        "delimiter": delimiter,
+        "encoding": encoding,
+        "null_tokens": None if null_tokens is None else tuple(null_tokens),
+        "quote": quote,
+        "header": header,
+        "column_names": None if column_names is None else tuple(column_names),
+    }
     try:
         options = CsvOptions(**{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
-        return DataOptions(path=data, format=format, options=options)
+        return DataOptions(path=data, format=format, options=options, on_error=on_error)
     except ValueError as e:
         key, _, problem = str(e).partition(":")
-        raise ConfigurationError(f"--{_KEYS.get(key, key)}:{problem}") from e
+        raise ConfigurationError(f"--{_KEYS.get(key, key)}:{in_terms_of_flags(problem)}") from e
 
 
 def in_terms_of_flags(message: str) -> str:
@@ -126,6 +141,8 @@ def _write(batches: Iterator["npt.NDArray[np.float32]"], output: TextIO | pathli
                 writer.writerows([format(float(value), ".9g")] for value in batch)
                 rows += len(batch)
             stream.flush()
+    except RowError as e:
+        raise DataError(f"{in_terms_of_flags(str(e))}; or give --skip-bad-rows") from e
     except DataError as e:
         raise DataError(in_terms_of_flags(str(e))) from e
     return rows

@@ -172,10 +172,16 @@ def _predict_data(data: DataOptions) -> str:
         arguments.append(f"--format={data.format}")
     if data.options.delimiter != default.delimiter:
         arguments.append(f"--delimiter={data.options.delimiter}")
+    if data.options.quote != default.quote:
+        arguments.append(f"--quote={data.options.quote}")
+    if not data.options.header:
+        arguments += ["--no-header", *(f"--column-name={name}" for name in data.options.column_names)]
     if data.options.encoding != default.encoding:
         arguments.append(f"--encoding={data.options.encoding}")
     if data.options.null_tokens != default.null_tokens:
         arguments += [f"--null-token={token}" for token in data.options.null_tokens or ("",)]
+    if data.on_error == "quarantine":
+        arguments.append("--skip-bad-rows")
     return shlex.join(arguments)
 
 

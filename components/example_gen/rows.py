@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
@@ -28,8 +29,9 @@ def read_examples(data: DataOptions, types: Mapping[str, ColumnType]) -> Iterato
     """Gives the rows of a file, folder or glob as batches of serialised tf.Examples, every row in order.
 
     Args:
-      data: Files, their format, and how they are read; its types tell which columns are times or lists; its splits and
-        shards do not matter.
+      data: Files, their format, and how they are read; its types tell which columns are times or lists; with
+        ``on_error: quarantine`` rows that cannot be read are left out, each with a warning; splits and shards do not
+        matter.
       types: The columns wanted; others in the files are left out. One that the files do not have is absent from every
         example, with a warning.
 
@@ -69,6 +71,8 @@ def _read(files: Sequence[str], root: str, data: DataOptions, types: Mapping[str
             if key not in noted:
                 noted.add(key)
                 _log.warning("%s", note)
+        for row in sorted(batch.rejected, key=operator.attrgetter("position")):
+            _log.warning("left out: %s: %s", source.place(row.path, row.position), row.reason)
         if not batch.num_rows:
             continue
         empty = False

@@ -100,7 +100,12 @@ def test_a_model_knows_which_of_its_columns_are_times(
         (ROWS, ["--data", "/dev/zero"], "--data: not a regular file: /dev/zero"),
         ("x;size\n1;1\n", [], "{}:1: one column, 'x;size'; the delimiter seems to be ';', not ',': give --delimiter"),
         (b"x,kind\n1,k\xe4se\n", [], "{}:2: byte 0xe4 is not utf-8; give --encoding, such as 'latin-1' or 'cp1252'"),
-        ("x,kind,size\n?,a,1\n", [], "{}:2: column 'x': '?' is not a float; mend the cell, or give it as --null-token"),
+        (
+            "x,kind,size\n?,a,1\n",
+            [],
+            "{}:2: column 'x': '?' is not a float; mend the cell, or give it as --null-token; or give --skip-bad-rows",
+        ),
+        (ROWS, ["--column-name", "x"], "--column-name: not allowed where the file has a header; give --no-header, or"),
         ("x,kind,size\n", [], "{}: no rows"),
         ("", [], "{}: no rows, not even a header"),
     ],
@@ -124,6 +129,34 @@ def test_a_fault_is_one_message_in_terms_of_the_flags(
     assert "data." not in captured.err
 
 
+def test_rows_that_cannot_be_read_are_left_out_on_request(
+    model_dir: str, rows_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each is named, so that the others can be told by their order."""
+    header, *rows = ROWS.splitlines()
+    rows_path.write_text("\n".join([header, "?,a,1", rows[0], "1,a", *rows[1:], ""]))
+    assert cli.main(["predict", model_dir, "--data", str(rows_path), "--skip-bad-rows"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == PREDICTED
+    first, second = captured.err.splitlines()
+    assert first.startswith(
+        f"lockstep: warning: left out: {rows_path}:2: column 'x': '?' is not a float; mend the cell"
+    )
+    assert second.startswith(f"lockstep: warning: left out: {rows_path}:4: 2 cells, but the header has 3 columns")
+
+
+def test_files_without_a_header_and_with_other_quotes_are_read(
+    model_dir: str, rows_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the pipeline read them."""
+    header, *rows = ROWS.splitlines()
+    cells = [line.split(",") for line in rows]
+    rows_path.write_text("".join(",".join(f"'{cell}'" if cell else "" for cell in row) + "\n" for row in cells))
+    names = [f"--column-name={name}" for name in header.split(",")]
+    assert cli.main(["predict", model_dir, "--data", str(rows_path), "--no-header", "--quote='", *names]) == 0
+    assert capsys.readouterr() == (PREDICTED, "")
+
+
 def test_a_parquet_value_of_another_type_is_told_without_keys_of_a_pipeline(
     model_dir: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -132,7 +165,10 @@ def test_a_parquet_value_of_another_type_is_told_without_keys_of_a_pipeline(
     columns = {"x": pa.array(["1", "y"]), "kind": pa.array(["a", "b"]), "size": pa.array([1, 2])}
     pq.write_table(pa.table(columns), path)
     assert cli.main(["predict", model_dir, "--data", str(path)]) == 2
-    assert capsys.readouterr() == ("", f"lockstep: {path}, row 2: column 'x': 'y' is not a float; mend it\n")
+    assert capsys.readouterr() == (
+        "",
+        f"lockstep: {path}, row 2: column 'x': 'y' is not a float; mend it; or give --skip-bad-rows\n",
+    )
     pq.write_table(pa.table({**columns, "x": pa.array([{"a": 1.0}, None])}), path)
     assert cli.main(["predict", model_dir, "--data", str(path)]) == 2
     assert f"lockstep: {path}: column 'x' is of type struct" in capsys.readouterr().err

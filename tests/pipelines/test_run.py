@@ -97,6 +97,10 @@ def test_the_closing_line_reads_the_rows_as_the_pipeline_did() -> None:
     """What `lockstep predict` needs to know of the data is part of the line to copy."""
     data = DataOptions(path="/d/a b.data", format="csv", options=CsvOptions(delimiter=";", null_tokens=("?",)))
     assert run._predict_data(data) == "'/d/a b.data' --format=csv '--delimiter=;' '--null-token=?'"
+    options = CsvOptions(quote="'", header=False, column_names=("x", "y"))
+    data = DataOptions(path="/d/a", options=options, on_error="quarantine")
+    quote = "'--quote='\"'\"''"
+    assert run._predict_data(data) == f"/d/a {quote} --no-header --column-name=x --column-name=y --skip-bad-rows"
 
 
 def test_a_report_that_fails_is_told_and_is_no_matter_of_the_run(tmp_path: pathlib.Path) -> None:
