@@ -32,13 +32,15 @@ class ServingContract:
     Args:
       raw_features: Column -> ``int``, ``float`` or ``string``; the label is not among them.
       label: Name of the label.
-      label_kind: ``binary`` or ``regression``.
+      label_kind: ``binary``, ``regression`` or ``multiclass``.
+      classes: Of a multiclass label, in the order of the predictions.
       raw_columns: Which of the columns are times, truths or lists, and how those are written.
     """
 
     raw_features: Mapping[str, ColumnType]
     label: str
     label_kind: str
+    classes: tuple[str, ...] = ()
     raw_columns: RawColumns = RawColumns()
 
     def missing_columns(self, columns: Collection[str]) -> tuple[str, ...]:
@@ -59,6 +61,7 @@ def read_contract(model_dir: Path) -> ServingContract | None:
             raw_features=dict(document["raw_features"]),
             label=document["label"],
             label_kind=document["label_kind"],
+            classes=tuple(document.get("classes", ())),
             raw_columns=RawColumns.from_document(document.get("raw_columns", {})),
         )
     except FileNotFoundError:
@@ -148,7 +151,7 @@ class ServingModel:
         self._output = "predictions" if "predictions" in outputs else next(iter(outputs))
 
     def predictions(self, serialized: Any) -> Any:
-        """Returns float predictions [batch, 1] for a string tensor [batch] of serialised raw tf.Examples."""
+        """Returns float predictions, [batch, 1] or [batch, classes], for serialised raw tf.Examples, string [batch]."""
         return self._call(self._serving, serialized)[self._output]
 
     def transformed_feature(self, serialized: Any, name: str) -> Any:
@@ -200,7 +203,8 @@ def predict(
       serialized_batches: Serialised raw tf.Examples, batch by batch; an empty batch gives an empty array.
 
     Yields:
-      float32 [rows of the batch]: probabilities of 1 for a binary label, the value for a regression.
+      float32 [rows of the batch]: probabilities of 1 for a binary label, the value for a regression; [rows, classes]
+      for a multiclass label.
 
     Raises:
       ConfigurationError: The model cannot be loaded or has other signatures.
@@ -214,4 +218,6 @@ def predict(
             predictions = model.predictions(tf.constant(batch, dtype=tf.string, shape=(len(batch),)))
         except tf.errors.InvalidArgumentError as e:
             raise DataError(f"{model_dir}: refuses the rows of batch {number}: {refusal(e.message)}") from e
-        yield tf.reshape(tf.cast(predictions, tf.float32), [len(batch)]).numpy()
+        predictions = tf.cast(predictions, tf.float32)
+        is_single = predictions.shape.rank == 1 or predictions.shape[-1] == 1
+        yield (tf.reshape(predictions, [len(batch)]) if is_single else predictions).numpy()

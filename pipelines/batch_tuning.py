@@ -137,6 +137,7 @@ def training_spec(config: PipelineConfig, root: RootFiles, folder: pathlib.Path 
         model=config.model,
         label=config.label.output,
         label_kind=config.label_kind,
+        classes=config.class_options,
         train_files=files,
         eval_files=(),
         transform_graph_dir=str(graph_dir),

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import pydantic
 
+from lockstep.components.class_labels import ClassOptions, LabelKind
 from lockstep.components.errors import ConfigurationError
 from lockstep.components.evaluator.options import EvaluateOptions
 from lockstep.components.example_gen.options import DataOptions
@@ -31,7 +32,7 @@ from lockstep.components.trainer.spec import (
 from lockstep.components.transform.options import TransformOptions
 from lockstep.pipelines.kubeflow.options import KubeflowOptions
 from lockstep.pipelines.yaml_reader import parse_yaml
-from lockstep.transforms.features import Feature, Label, transformed_features
+from lockstep.transforms.features import Feature, Label, transformed_features, vocabulary_name
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -106,15 +107,15 @@ class PipelineConfig:
             raise ValueError("features: nothing declared; declare at least one column, or give preprocessing")
         if self.features and self.preprocessing is not None:
             raise ValueError("features: not allowed beside preprocessing; keep one of the two")
-        if self.label.kind == "multiclass":
-            raise ValueError(
-                "label.kind: 'multiclass' is not allowed in a pipeline, whose trainer and Evaluator know no classes;"
-                " give binary, with positive: CLASS, or regression"
-            )
         if ":" not in self.model.build and self.model.build not in BUILT_IN:
             raise ValueError(
                 f"model.build: {self.model.build!r} is not allowed; give one of {', '.join(BUILT_IN)}, or"
                 " module:function"
+            )
+        if self.label.kind == "multiclass" and self.model.build == "factorization_machine":
+            raise ValueError(
+                "model.build: 'factorization_machine' is not allowed for a multiclass label: it gives one value, not"
+                " one a class; give mlp, linear, or module:function"
             )
         for key in ("preprocessing", "run_fn"):
             value = getattr(self, key)
@@ -169,9 +170,16 @@ class PipelineConfig:
         return _structure(json.loads(text), source="configuration")
 
     @property
-    def label_kind(self) -> Literal["binary", "regression"]:
+    def label_kind(self) -> LabelKind:
         """What is predicted, as training and evaluation know it."""
-        return "regression" if self.label.kind == "regression" else "binary"
+        return self.label.kind
+
+    @property
+    def class_options(self) -> ClassOptions | None:
+        """What training and evaluation are told of the classes of a multiclass label."""
+        if self.label.kind != "multiclass":
+            return None
+        return ClassOptions(vocabulary=vocabulary_name(self.label.column), unseen=self.label.unseen)
 
     @property
     def label_columns(self) -> tuple[str, ...]:

@@ -183,6 +183,7 @@ def _training(config: PipelineConfig, site: Site) -> str:
         model=config.model,
         label=config.label.output,
         label_kind=config.label_kind,
+        classes=config.class_options,
         run_fn=config.run_fn,
         work_dir=site.work_dir,
         import_paths=site.import_paths,
@@ -194,6 +195,7 @@ def _evaluation(config: PipelineConfig) -> str:
         options=config.evaluate,
         label=config.label.output,
         label_kind=config.label_kind,
+        classes=config.class_options,
         weight=config.train.weight_column,
         push_dir=config.push.dir,
     ).to_json()

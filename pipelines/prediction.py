@@ -88,6 +88,8 @@ def in_terms_of_flags(message: str) -> str:
 def write_predictions(model_dir: pathlib.Path | str, data: DataOptions, output: TextIO | pathlib.Path) -> int:
     """Writes a line for every raw row, in the order of the rows, below the header ``prediction``.
 
+    Of a multiclass label that is the most probable class; the probability of each follows, below ``p(CLASS)``.
+
     Args:
       model_dir: A push folder, whose served version is taken, one version, or a SavedModel; or its URI.
       data: Raw rows (``row_options``); columns that the model does not read, as the label, may be there. Times, truths
@@ -113,7 +115,7 @@ def write_predictions(model_dir: pathlib.Path | str, data: DataOptions, output: 
             rows = _as_trained(data, contract)
         except ValueError as e:
             raise ConfigurationError(f"{model_dir}: cannot be asked about raw rows by this version ({e})") from e
-        return _write(predict(found, read_examples(rows, contract.raw_features)), output)
+        return _write(predict(found, read_examples(rows, contract.raw_features)), contract.classes, output)
 
 
 def _as_trained(data: DataOptions, contract: ServingContract) -> DataOptions:
@@ -128,7 +130,7 @@ def _as_trained(data: DataOptions, contract: ServingContract) -> DataOptions:
     )
 
 
-def _write(batches: Iterator["npt.NDArray[np.float32]"], output: TextIO | pathlib.Path) -> int:
+def _write(batches: Iterator["npt.NDArray[np.float32]"], classes: Sequence[str], output: TextIO | pathlib.Path) -> int:
     opened = _opened(output) if isinstance(output, pathlib.Path) else contextlib.nullcontext(output)
     rows = 0
     try:
@@ -136,9 +138,12 @@ def _write(batches: Iterator["npt.NDArray[np.float32]"], output: TextIO | pathli
             writer = csv.writer(stream, lineterminator="\n")
             for batch in batches:
                 if not rows:
-                    writer.writerow(["prediction"])
-                # Nine digits tell any two float32 apart.
-                writer.writerows([format(float(value), ".9g")] for value in batch)
+                    writer.writerow(["prediction", *(f"p({name})" for name in classes)])
+                if classes:
+                    named = ([classes[row.argmax()], *map(_written, row)] for row in batch)
+                    writer.writerows(named)
+                else:
+                    writer.writerows([_written(value)] for value in batch)
                 rows += len(batch)
             stream.flush()
     except RowError as e:
@@ -146,6 +151,10 @@ def _write(batches: Iterator["npt.NDArray[np.float32]"], output: TextIO | pathli
     except DataError as e:
         raise DataError(in_terms_of_flags(str(e))) from e
     return rows
+
+
+def _written(value: "np.float32") -> str:
+    return format(float(value), ".9g")  # nine digits tell any two float32 apart
 
 
 @contextlib.contextmanager

@@ -47,7 +47,8 @@ _SIGNATURES = """
 - `model.build: module:function` takes one argument, `inputs`: `inputs.features` maps each transformed feature to its
   `shape`, `dtype` and, for indices, `num_values`; `inputs.label_kind` and `inputs.parameters` are from the
   configuration. It returns a `keras.Model` that takes a dict of tensors by feature name and gives float32 [batch, 1]:
-  a probability for a binary label, else the value. If the model is compiled, its optimizer and loss are used.
+  a probability for a binary label, else the value; for a multiclass label [batch, `inputs.num_classes`], the
+  probabilities of the classes (softmax). If the model is compiled, its optimizer and loss are used.
 - `preprocessing: module:function` is a tf.Transform `preprocessing_fn(inputs)`, or `(inputs, custom_config)`. Its
   inputs are sparse tensors by column; its outputs must be dense with a fixed shape, and hold the label under
   `label.column`.

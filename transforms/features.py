@@ -32,8 +32,7 @@ class Label:
         the label of it, as of an image's folder.
       kind: ``binary`` (0 or 1), ``regression``, or ``multiclass``: text or whole numbers become the index (int64) of
         the class, most frequent in training first, -1 for another one; the classes are kept in the transform graph
-        under `vocabulary_name` of the column. Only for `preprocessing_fn` in other pipelines than ``lockstep run``'s,
-        whose trainer and Evaluator know no classes.
+        under `vocabulary_name` of the column.
       positive: ``binary`` only, instead of ``threshold``: the text, or whole number as text, for which the label is 1;
         it is 0 for every other.
       threshold: ``binary`` only: the label is 1 where ``column > threshold``, compared in float64; None takes the
@@ -42,6 +41,8 @@ class Label:
         ``column > threshold * relative_to``. It may be a feature too.
       missing: What ExampleGen does with a row in which ``column`` or ``relative_to`` is missing: ``error`` stops,
         ``drop`` leaves the row out. Where no ExampleGen looked (at serving) the label is NaN.
+      unseen: ``multiclass`` only. What becomes of a row of the split ``eval`` whose class the split ``train`` has not:
+        ``error`` stops training and evaluation; ``leave_out`` measures without it, and tells how many there were.
       transformed: Beside ``run_fn`` only: what a preprocessing function of your own calls the transformed label; None
         is the name of ``column``.
 
@@ -55,6 +56,7 @@ class Label:
     threshold: float | None = None
     relative_to: str | None = None
     missing: Literal["error", "drop"] = "error"
+    unseen: Literal["error", "leave_out"] = "error"
     transformed: str | None = None
 
     def __post_init__(self) -> None:
@@ -64,6 +66,12 @@ class Label:
             raise ValueError(f"kind: {self.kind!r} is not allowed; give binary, regression or multiclass")
         if self.missing not in ("error", "drop"):
             raise ValueError(f"missing: {self.missing!r} is not allowed; give error or drop")
+        if self.unseen not in ("error", "leave_out"):
+            raise ValueError(f"unseen: {self.unseen!r} is not allowed; give error or leave_out")
+        if self.unseen != "error" and self.kind != "multiclass":
+            raise ValueError(
+                f"unseen: {self.unseen!r} has no effect on kind {self.kind!r}, only on multiclass; remove it"
+            )
         if self.positive is not None and self.kind != "binary":
             raise ValueError(
                 f"positive: {self.positive!r} has no effect on kind {self.kind!r}, only on binary; remove it"

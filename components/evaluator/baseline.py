@@ -30,7 +30,7 @@ class UsableBaseline:
 
 
 def open_baseline(
-    spec: EvaluateSpec, baseline: str, first_file: str, scratch: Path
+    spec: EvaluateSpec, baseline: str, first_file: str, scratch: Path, classes: tuple[str, ...] = ()
 ) -> UsableBaseline | BaselineOutcome:
     """Returns the baseline's model, or why there is none to compare with.
 
@@ -39,6 +39,7 @@ def open_baseline(
       baseline: ``versions.resolve_baseline``'s answer.
       first_file: A file of the examples; the baseline must accept its rows.
       scratch: An empty folder, where a model from an object store is put for as long as it is used.
+      classes: The candidate's, of a multiclass label; a baseline that knows others cannot be compared with.
 
     Raises:
       ConfigurationError: The object store denies access.
@@ -48,6 +49,7 @@ def open_baseline(
     if wanted is None or spec.push_dir is None:
         return BaselineOutcome(state="none")
     version = versions.read_version(open_folder(spec.push_dir) / str(wanted.version))
+    known: tuple[str, ...] = ()
     note, model_dir = "", scratch
     if version is None:
         note = f"version {wanted.version} is not in {spec.push_dir} any more"
@@ -55,9 +57,9 @@ def open_baseline(
         note = f"version {wanted.version} is another model now"
     else:
         model_dir = _at_hand(version, scratch)
-        note = _obstacle(spec, version.number, model_dir)
+        note, known = _obstacle(spec, version.number, model_dir, classes)
     if version is not None and not note:
-        model = inference.ScoredModel(name=BASELINE, dir=str(model_dir))
+        model = inference.ScoredModel(name=BASELINE, dir=str(model_dir), classes=known)
         try:
             scorer = inference.load_checked(model, spec.label, first_file)
         except (ConfigurationError, StepFailed) as e:
@@ -75,16 +77,22 @@ def _at_hand(version: versions.Version, scratch: Path) -> Path:
     return scratch
 
 
-def _obstacle(spec: EvaluateSpec, number: int, model_dir: Path) -> str:
-    """Returns why a version need not even be loaded, or nothing."""
+def _obstacle(
+    spec: EvaluateSpec, number: int, model_dir: Path, classes: tuple[str, ...]
+) -> tuple[str, tuple[str, ...]]:
+    """Returns why a version need not even be loaded, or nothing; and its classes."""
     name = f"version {number}"
     try:
         contract = serving.read_contract(model_dir)
     except ConfigurationError as e:
-        return str(e)
+        return str(e), ()
     if contract is not None and (contract.label, contract.label_kind) != (spec.label, spec.label_kind):
         return (
             f"{name} predicts {contract.label!r} ({contract.label_kind}), "
             f"the candidate {spec.label!r} ({spec.label_kind})"
-        )
-    return ""
+        ), ()
+    known = () if contract is None else contract.classes
+    if set(known) != set(classes):
+        differing = sorted(set(known) ^ set(classes))
+        return f"{name} knows other classes than the candidate: {', '.join(map(repr, differing[:5]))}", ()
+    return "", known

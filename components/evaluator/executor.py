@@ -18,10 +18,11 @@ from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 from tfx.utils import io_utils
 
-from lockstep.components import model_artifacts
+from lockstep.components import model_artifacts, serving
+from lockstep.components.class_labels import unseen_message
 from lockstep.components.errors import ConfigurationError, DataError
 from lockstep.components.evaluator import baseline as baseline_lib
-from lockstep.components.evaluator import inference, tfma_results
+from lockstep.components.evaluator import inference, multiclass, tfma_results
 from lockstep.components.evaluator import metrics as metrics_lib
 from lockstep.components.evaluator import plots as plots_lib
 from lockstep.components.evaluator.options import EvaluateSpec
@@ -83,10 +84,12 @@ class Executor(base_beam_executor.BaseBeamExecutor):
     ) -> Verdict:
         files = _example_files(input_dict["examples"], spec.split)
         slice_columns = _slice_columns(spec, input_dict["schema"])
-        candidate = inference.ScoredModel(name=tfma_results.CANDIDATE, dir=str(model_dir), weight=spec.weight)
+        candidate = inference.ScoredModel(
+            name=tfma_results.CANDIDATE, dir=str(model_dir), weight=spec.weight, classes=_classes(spec, model_dir)
+        )
         # Held, so that the pipeline finds the model loaded.
         scorer = inference.load_checked(candidate, spec.label, files[0])
-        opened = baseline_lib.open_baseline(spec, baseline, files[0], scratch)
+        opened = baseline_lib.open_baseline(spec, baseline, files[0], scratch, candidate.classes)
         models = [candidate, opened.model] if isinstance(opened, baseline_lib.UsableBaseline) else [candidate]
         found = self._measure(spec, models, files, slice_columns, output_dir)
         if candidate.name not in found:
@@ -98,7 +101,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         else:
             outcome = opened
         overall = found[candidate.name].overall
-        names = spec.options.computed_metrics(spec.label_kind)
+        names = spec.metrics
         undefined = _undefined(spec, scorer, files)
         in_order = {name: math.nan if name in undefined else overall[name] for name in names if name in overall}
         verdict = judge(spec.options, in_order, found[candidate.name].slices, outcome, undefined)
@@ -116,6 +119,10 @@ class Executor(base_beam_executor.BaseBeamExecutor):
     ) -> Mapping[str, tfma_results.ModelMetrics]:
         """Runs the models and TFMA on Beam; leaves TFMA's result files."""
         config = tfma_results.eval_config(spec, models)
+        if spec.label_kind == "multiclass":
+            self._count_classes(spec, models, files, slice_columns, output_dir)
+            tfma_results.write_eval_run(config, models, str(Path(files[0]).parent), output_dir)
+            return _unless_unseen(spec, tfma_results.read_metrics(output_dir))
         with self._make_beam_pipeline() as pipeline:
             scored = (
                 pipeline
@@ -131,10 +138,54 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         tfma_results.write_eval_run(config, models, str(Path(files[0]).parent), output_dir)
         return tfma_results.read_metrics(output_dir)
 
+    def _count_classes(
+        self,
+        spec: EvaluateSpec,
+        models: Sequence[inference.ScoredModel],
+        files: Sequence[str],
+        slice_columns: inference.SliceColumns,
+        output_dir: Path,
+    ) -> None:
+        """Runs the models on Beam and counts; leaves result files as TFMA does."""
+        classes = {model.name: model.classes for model in models}
+        with self._make_beam_pipeline() as pipeline:
+            _ = (
+                pipeline
+                | "Files" >> beam.Create(files)
+                | multiclass.CountFiles(models, spec.label, slice_columns)
+                | "WriteCounts"
+                >> beam.Map(multiclass.write_counts, classes, spec.metrics, len(models) > 1, str(output_dir))
+            )
+
+
+def _classes(spec: EvaluateSpec, model_dir: Path) -> tuple[str, ...]:
+    """Returns the classes that a model says it knows."""
+    if spec.classes is None:
+        return ()
+    contract = serving.read_contract(model_dir)
+    if contract is None or not contract.classes:
+        raise ConfigurationError(
+            f"{model_dir}: does not say which classes it knows; give a model that Lockstep trained"
+        )
+    return contract.classes
+
+
+def _unless_unseen(
+    spec: EvaluateSpec, found: Mapping[str, tfma_results.ModelMetrics]
+) -> Mapping[str, tfma_results.ModelMetrics]:
+    """Returns the metrics; raises where rows are of a class that training has not, and that is an error."""
+    candidate = found.get(tfma_results.CANDIDATE)
+    unseen = int(candidate.overall["unseen_count"]) if candidate else 0
+    if unseen and spec.classes is not None and spec.classes.unseen == "error":
+        raise DataError(unseen_message(spec.label, unseen, f"the split {spec.split!r}"))
+    return found
+
 
 def _undefined(spec: EvaluateSpec, scorer: inference.Scorer, files: Sequence[str]) -> Mapping[str, str]:
     """Returns metric -> why, for those that the labels of the split leave undefined; TFMA may give 0 for them."""
-    names = [name for name in spec.options.computed_metrics(spec.label_kind) if metrics_lib.METRICS[name].needs]
+    if spec.label_kind == "multiclass":
+        return {}
+    names = [name for name in spec.metrics if metrics_lib.METRICS[name].needs]
     label = inference.only_label(scorer, files) if names else None
     return {} if label is None else metrics_lib.undefined(names, label, f"the {spec.split} split")
 

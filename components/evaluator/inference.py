@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -17,7 +17,6 @@ from tensorflow_model_analysis.slicer import slicer_lib
 
 from lockstep.components import serving
 from lockstep.components.errors import ConfigurationError, StepFailed
-from lockstep.components.evaluator.metrics import LabelKind
 from lockstep.components.evaluator.plots import new_plots
 
 # Larger ones gain nothing more: reading, parsing and the models are a few per cent of TFMA's own work by then.
@@ -32,7 +31,7 @@ class Scores(NamedTuple):
 
     Args:
       labels: float [batch].
-      predictions: float [batch].
+      predictions: float [batch]; of a multiclass label [batch, classes].
       weights: How much each row counts, float [batch]; [0] where the model was not asked.
     """
 
@@ -51,20 +50,29 @@ class Scorer:
       model_dir: The SavedModel.
       label: Name of the transformed label.
       weight: Name of the transformed weights of rows; None does not ask for any.
+      num_classes: Of a multiclass label.
 
     Raises:
-      ConfigurationError: The model cannot be loaded, or lacks a signature, the label or the weights.
+      ConfigurationError: The model cannot be loaded, or lacks a signature, the label or the weights; it gives another
+        number of values a row than classes.
     """
 
-    def __init__(self, model_dir: str, label: str, weight: str | None = None) -> None:
+    def __init__(self, model_dir: str, label: str, weight: str | None = None, num_classes: int | None = None) -> None:
         model = serving.ServingModel(Path(model_dir))
 
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
         def score(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             labels = _dense(model.transformed_feature(serialized, label))
             weights = tf.zeros([0]) if weight is None else _dense(model.transformed_feature(serialized, weight))
-            flat = (tf.reshape(value, [-1]) for value in (labels, model.predictions(serialized), weights))
-            return tuple(flat)  # type: ignore[return-value]
+            predictions = model.predictions(serialized)
+            if num_classes is None:
+                predictions = tf.reshape(predictions, [-1])
+            elif predictions.shape.rank != 2 or predictions.shape[1] != num_classes:
+                raise ConfigurationError(
+                    f"{model_dir}: {serving.SERVING_SIGNATURE} gives {predictions.shape}; it must give [batch,"
+                    f" {num_classes}], the probabilities of the classes"
+                )
+            return tf.reshape(labels, [-1]), predictions, tf.reshape(weights, [-1])
 
         self._score = score
         score.get_concrete_function()
@@ -83,16 +91,23 @@ class ScoredModel:
       dir: The SavedModel.
       weight: Name of the transformed weights of rows that this model is asked for; None asks for none. All models of an
         evaluation are weighed by the first one's.
+      classes: Of a multiclass label.
     """
 
     name: str
     dir: str
     weight: str | None = None
+    classes: tuple[str, ...] = ()
     _shared: shared.Shared = dataclasses.field(default_factory=shared.Shared, repr=False, compare=False)
+
+    @property
+    def num_classes(self) -> int | None:
+        """Number of classes; None of another label."""
+        return len(self.classes) or None
 
     def load(self, label: str) -> Scorer:
         """Returns the scorer; the same one in this process as long as somebody holds it."""
-        scorer: Scorer = self._shared.acquire(lambda: Scorer(self.dir, label, self.weight))
+        scorer: Scorer = self._shared.acquire(lambda: Scorer(self.dir, label, self.weight, self.num_classes))
         return scorer
 
 
@@ -154,7 +169,11 @@ class ScoreFiles(beam.PTransform):
     PLOTS = "plots"
 
     def __init__(
-        self, models: Sequence[ScoredModel], label: str, label_kind: LabelKind, slice_columns: SliceColumns
+        self,
+        models: Sequence[ScoredModel],
+        label: str,
+        label_kind: Literal["binary", "regression"],
+        slice_columns: SliceColumns,
     ) -> None:
         super().__init__()
         self._score = _ScoreFile(models, label, label_kind, slice_columns)
@@ -167,7 +186,11 @@ class ScoreFiles(beam.PTransform):
 
 class _ScoreFile(beam.DoFn):
     def __init__(
-        self, models: Sequence[ScoredModel], label: str, label_kind: LabelKind, slice_columns: SliceColumns
+        self,
+        models: Sequence[ScoredModel],
+        label: str,
+        label_kind: Literal["binary", "regression"],
+        slice_columns: SliceColumns,
     ) -> None:
         self._models = tuple(models)
         self._label = label
@@ -176,7 +199,7 @@ class _ScoreFile(beam.DoFn):
 
     def setup(self) -> None:
         self._scorers = [model.load(self._label) for model in self._models]
-        self._slicer = _Slicer(self._slice_columns)
+        self._slicer = Slicer(self._slice_columns)
 
     def process(self, path: str) -> Iterator[Any]:
         plots = {model.name: new_plots(self._label_kind) for model in self._models}
@@ -211,7 +234,7 @@ def _extracts(
         }
 
 
-class _Slicer:
+class Slicer:
     """Gives each row the slices it falls into: all, and one a value of each column; none where the value is missing.
 
     TFMA's own slicer names the slices; it is asked once a combination of values, not once a row.
@@ -232,6 +255,7 @@ class _Slicer:
         self._keys = keys
 
     def __call__(self, serialized: tf.Tensor) -> list[npt.NDArray[Any]]:
+        """Returns the keys of each row; rows with the same values share one array."""
         if not self._features:
             return [self._keys(())] * int(serialized.shape[0])
         parsed = tf.io.parse_example(serialized, self._features)

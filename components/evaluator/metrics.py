@@ -1,7 +1,7 @@
 """The one table from a metric's name in the configuration to the TFMA metric that computes it.
 
-A new metric is one line here; from then on it touches only YAML. No TFMA import: the configuration is validated
-with this table before anything heavy is loaded.
+A new metric is one line here; from then on it touches only YAML. Those of a multiclass label are counted by
+`class_counts` instead. No TFMA import: the configuration is validated with this table before anything heavy is loaded.
 """
 
 import dataclasses
@@ -9,21 +9,23 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-LabelKind = Literal["binary", "regression"]
+from lockstep.components.class_labels import LabelKind
+
+__all__ = ["DEFAULTS", "METRICS", "LabelKind", "Metric", "undefined", "unknown_name"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Metric:
-    """How TFMA computes one metric.
+    """How one metric is computed.
 
     Args:
-      tfma_class: Name of a class that TFMA registers, without its module.
+      tfma_class: Name of a class that TFMA registers, without its module; for a multiclass label it is not asked.
       kinds: Kinds of label that it makes sense for.
       settings: Its constructor's arguments, beside ``name``.
       needs: The labels that must occur for a binary label's metric to be defined; without them TFMA may give 0.
     """
 
-    tfma_class: str
+    tfma_class: str | None = None
     kinds: tuple[LabelKind, ...]
     settings: Mapping[str, float] = dataclasses.field(default_factory=dict)
     needs: tuple[Literal[0, 1], ...] = ()
@@ -32,13 +34,16 @@ class Metric:
 _BINARY: tuple[LabelKind, ...] = ("binary",)
 _REGRESSION: tuple[LabelKind, ...] = ("regression",)
 _BOTH: tuple[LabelKind, ...] = ("binary", "regression")
+_CLASSES: tuple[LabelKind, ...] = ("multiclass",)
+_CLASSIFIED = _BINARY + _CLASSES
+_ALL = _BOTH + _CLASSES
 
 METRICS: Mapping[str, Metric] = {
     "auc": Metric(tfma_class="AUC", kinds=_BINARY, needs=(0, 1)),
     "auc_precision_recall": Metric(tfma_class="AUCPrecisionRecall", kinds=_BINARY, needs=(1,)),
-    "accuracy": Metric(tfma_class="BinaryAccuracy", kinds=_BINARY),
+    "accuracy": Metric(tfma_class="BinaryAccuracy", kinds=_CLASSIFIED),
     "balanced_accuracy": Metric(
-        tfma_class="BalancedAccuracy", kinds=_BINARY, settings={"thresholds": 0.5}, needs=(0, 1)
+        tfma_class="BalancedAccuracy", kinds=_CLASSIFIED, settings={"thresholds": 0.5}, needs=(0, 1)
     ),
     "precision": Metric(tfma_class="Precision", kinds=_BINARY),
     "recall": Metric(tfma_class="Recall", kinds=_BINARY, needs=(1,)),
@@ -57,10 +62,22 @@ METRICS: Mapping[str, Metric] = {
     "calibration": Metric(tfma_class="Calibration", kinds=_BOTH),
     "mean_label": Metric(tfma_class="MeanLabel", kinds=_BOTH),
     "mean_prediction": Metric(tfma_class="MeanPrediction", kinds=_BOTH),
-    "example_count": Metric(tfma_class="ExampleCount", kinds=_BOTH),
+    "example_count": Metric(tfma_class="ExampleCount", kinds=_ALL),
+    "categorical_crossentropy": Metric(kinds=_CLASSES),
+    "macro_precision": Metric(kinds=_CLASSES),
+    "macro_recall": Metric(kinds=_CLASSES),
+    "macro_f1": Metric(kinds=_CLASSES),
+    "weighted_f1": Metric(kinds=_CLASSES),
+    "top_3_accuracy": Metric(kinds=_CLASSES),
+    "top_5_accuracy": Metric(kinds=_CLASSES),
+    "unseen_count": Metric(kinds=_CLASSES),
 }
 
-DEFAULTS: Mapping[LabelKind, tuple[str, ...]] = {"binary": ("auc", "accuracy"), "regression": ("mse", "mae")}
+DEFAULTS: Mapping[LabelKind, tuple[str, ...]] = {
+    "binary": ("auc", "accuracy"),
+    "regression": ("mse", "mae"),
+    "multiclass": ("accuracy", "macro_f1", "categorical_crossentropy"),
+}
 
 
 def undefined(names: Iterable[str], only_label: float, where: str) -> Mapping[str, str]:

@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping
 
 from lockstep.components import documents
+from lockstep.components.class_labels import ClassOptions, check_classes
 from lockstep.components.evaluator import metrics as metrics_lib
 
 
@@ -101,7 +102,8 @@ class EvaluateSpec:
     Args:
       options: The ``evaluate`` block.
       label: Name of the label, raw and transformed.
-      label_kind: ``binary`` or ``regression``.
+      label_kind: ``binary``, ``regression`` or ``multiclass``.
+      classes: For a multiclass label.
       weight: Name of the transformed weights of rows, which the metrics are weighted by; None counts all rows alike.
       push_dir: Local folder where the served model is, the baseline; None compares with nothing.
       split: The split of the examples that is evaluated.
@@ -113,12 +115,21 @@ class EvaluateSpec:
     options: EvaluateOptions
     label: str
     label_kind: metrics_lib.LabelKind = "binary"
+    classes: ClassOptions | None = None
     weight: str | None = None
     push_dir: str | None = None
     split: str = "eval"
 
     def __post_init__(self) -> None:
+        check_classes(self.label_kind, self.classes)
         self.options.computed_metrics(self.label_kind)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics to compute; where rows of unseen classes are left out, with their number."""
+        names = self.options.computed_metrics(self.label_kind)
+        leaves_out = self.classes is not None and self.classes.unseen == "leave_out"
+        return tuple(dict.fromkeys((*names, "unseen_count"))) if leaves_out else names
 
     def to_json(self) -> str:
         """Returns the specification as JSON, equal for equal specifications."""

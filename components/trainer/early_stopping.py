@@ -11,10 +11,11 @@ from lockstep.components import documents
 METRICS: Mapping[str, tuple[str, ...]] = {
     "binary": ("loss", "auc", "accuracy"),
     "regression": ("loss", "mse", "mae"),
+    "multiclass": ("loss", "accuracy", "macro_f1"),
 }
 """What a validation measures, by kind of label."""
 
-_MORE_IS_BETTER = ("auc", "accuracy")
+_MORE_IS_BETTER = ("auc", "accuracy", "macro_f1")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -23,7 +24,8 @@ class EarlyStopping:
 
     Args:
       monitor: What counts: ``loss``; for a binary label ``auc`` or ``accuracy`` (more is better), for a regression
-        ``mse`` or ``mae``.
+        ``mse`` or ``mae``; for a multiclass one ``accuracy`` or ``macro_f1``, the mean of the classes' F1 (more is
+        better).
       patience: Validations in a row without a better value after which the training ends, 1 or more.
       min_delta: How much better a value must be to count, 0 or more.
       restore_best: Whether the model gets the weights of the best validation, also where the training went to its last
@@ -31,7 +33,7 @@ class EarlyStopping:
         checkpoint.
     """
 
-    monitor: Literal["loss", "auc", "accuracy", "mse", "mae"] = "loss"
+    monitor: Literal["loss", "auc", "accuracy", "macro_f1", "mse", "mae"] = "loss"
     patience: int = 3
     min_delta: float = 0.0
     restore_best: bool = True

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from lockstep.components.class_labels import LabelKind, unseen_message
+from lockstep.components.errors import DataError
 from lockstep.components.trainer import example_weights
 from lockstep.components.trainer.loop import PerExampleLoss, model_columns
 from lockstep.components.trainer.outputs import check_probabilities, improbable
@@ -27,9 +29,10 @@ def evaluate(
     model: "keras.Model",
     records: Records,
     loss: PerExampleLoss,
-    label_kind: Literal["binary", "regression"],
+    label_kind: LabelKind,
     *,
     on_batch: Callable[[], None],
+    unseen: Literal["error", "leave_out"] = "error",
 ) -> dict[str, float]:
     """Returns the metrics of a split; reads it once, alone.
 
@@ -39,15 +42,16 @@ def evaluate(
       loss: Of each example.
       label_kind: See ``Evaluation``.
       on_batch: Called after each batch.
+      unseen: See ``Evaluation``.
 
     Returns:
       See ``Evaluation.values``.
 
     Raises:
-      ConfigurationError: The label is binary, and the model predicts less than 0 or more than 1 for a record.
-      DataError: A record's weight is negative or not finite.
+      ConfigurationError: The label is no regression's, and the model predicts what is no probability.
+      DataError: A record's weight is negative or not finite; one is of a class that training has not.
     """
-    evaluation = Evaluation(model, records, loss, label_kind)
+    evaluation = Evaluation(model, records, loss, label_kind, unseen=unseen)
     return evaluation.values(evaluation.sums(on_batch=on_batch))
 
 
@@ -58,9 +62,11 @@ class Evaluation:
       model: Its variables are read in place.
       records: The split.
       loss: Of each example.
-      label_kind: ``binary``: loss, auc, accuracy (threshold 0.5); ``regression``: loss, mse, mae.
+      label_kind: ``binary``: loss, auc, accuracy (threshold 0.5); ``regression``: loss, mse, mae;
+        ``multiclass``: loss, accuracy, macro_f1, over the records' classes.
       part: Which part of the records this process counts.
       num_parts: How many parts there are; each record is in one of them.
+      unseen: Whether a record of a class that training has not fails, or is counted and left out.
     """
 
     def __init__(
@@ -68,21 +74,30 @@ class Evaluation:
         model: "keras.Model",
         records: Records,
         loss: PerExampleLoss,
-        label_kind: Literal["binary", "regression"],
+        label_kind: LabelKind,
         *,
         part: int = 0,
         num_parts: int = 1,
+        unseen: Literal["error", "leave_out"] = "error",
     ) -> None:
         import keras
         import tensorflow as tf
 
         self._model, self._records, self._loss, self._label_kind = model, records, loss, label_kind
+        self._unseen = unseen
         self._loss_sum = tf.Variable(0.0, dtype=tf.float64, trainable=False)
         metrics: list[keras.metrics.Metric]
         if label_kind == "binary":
             metrics = [
                 keras.metrics.AUC(num_thresholds=_AUC_THRESHOLDS, name="auc"),
                 keras.metrics.BinaryAccuracy(name="accuracy"),
+            ]
+        elif label_kind == "multiclass":
+            from lockstep.components.trainer.macro_f1 import MacroF1
+
+            metrics = [
+                keras.metrics.SparseCategoricalAccuracy(name="accuracy"),
+                MacroF1(len(records.classes), name="macro_f1"),
             ]
         else:
             metrics = [keras.metrics.MeanSquaredError(name="mse"), keras.metrics.MeanAbsoluteError(name="mae")]
@@ -100,31 +115,40 @@ class Evaluation:
           float64 [n], the same n for any number of records, none too. What ``values`` takes.
 
         Raises:
-          ConfigurationError: The label is binary, and the model predicts less than 0 or more than 1 for a record.
+          ConfigurationError: The label is no regression's, and the model predicts what is no probability.
           DataError: A record's weight is negative or not finite.
         """
         self._loss_sum.assign(0.0)
         for metric in self._metrics:
             metric.reset_state()
-        num_examples = 0
+        num_examples = num_unseen = 0
         for columns in self._dataset:
             if self._records.weight is not None:
                 example_weights.check(self._records.weight, columns[self._records.weight].numpy())
-            wrong = self._update(columns)
-            if self._label_kind == "binary":
-                check_probabilities(wrong, "model.build: on the evaluation split the trained model")
-            num_examples += int(columns[self._records.label].shape[0])
+            wrong, seen = self._update(columns)
+            if self._label_kind != "regression":
+                what = "model.build: on the evaluation split the trained model"
+                check_probabilities(wrong, what, self._label_kind)
+            num_rows, num_seen = int(columns[self._records.label].shape[0]), int(seen)
+            num_examples += num_seen
+            num_unseen += num_rows - num_seen
             on_batch()
         states = [np.ravel(variable.numpy()).astype(np.float64) for variable in self._variables()]
-        return np.concatenate([[num_examples, self._loss_sum.numpy()], *states])
+        return np.concatenate([[num_examples, num_unseen, self._loss_sum.numpy()], *states])
 
     def values(self, sums: "npt.NDArray[np.float64]") -> dict[str, float]:
         """Returns metric name -> value, and ``examples``, their number; empty where there was none.
 
         With weights of records the loss is the mean of the weighted losses, as Keras' ``evaluate`` with
-        ``sample_weight`` has it; the metrics are weighted means.
+        ``sample_weight`` has it; the metrics are weighted means. Where records of unseen classes are left out,
+        ``unseen`` is their number.
+
+        Raises:
+          DataError: Some are of a class that training has not, and that is an error.
         """
-        num_examples, loss_sum, *states = sums.tolist()
+        num_examples, num_unseen, loss_sum, *states = sums.tolist()
+        if num_unseen and self._unseen == "error":
+            raise DataError(unseen_message(self._records.label, int(num_unseen), "the evaluation split"))
         if not num_examples:
             return {}
         start = 0
@@ -133,13 +157,14 @@ class Evaluation:
             variable.assign(np.reshape(states[start : start + size], variable.shape))
             start += size
         values = {metric.name: float(metric.result()) for metric in self._metrics}
-        return {"loss": loss_sum / num_examples, **values, "examples": int(num_examples)}
+        left_out = {"unseen": int(num_unseen)} if self._label_kind == "multiclass" and self._unseen != "error" else {}
+        return {"loss": loss_sum / num_examples, **values, "examples": int(num_examples), **left_out}
 
     def _variables(self) -> "list[keras.Variable]":
         return [variable for metric in self._metrics for variable in metric.variables]
 
     def _add(self, columns: "dict[str, tf.Tensor]") -> Any:
-        """Adds one batch; returns a prediction that is no probability, see ``improbable``."""
+        """Adds one batch; returns what is no probability, see ``improbable``, and how many rows counted."""
         import tensorflow as tf
 
         features, weights = self._records.for_model(columns)
@@ -147,13 +172,20 @@ class Evaluation:
         # A loss in half precision would be too coarse.
         predictions = self._model(model_columns(self._model, features, self._records.label), training=False)
         predictions = tf.cast(predictions, tf.float32)
+        num_seen = tf.shape(label)[0]
+        if self._label_kind == "multiclass":
+            seen = (label >= 0) & (label < len(self._records.classes))
+            num_seen = tf.math.count_nonzero(seen)
+            # A weight of 0 takes the record out of all sums; any class does then.
+            label = tf.where(seen, label, 0.0)
+            weights = tf.cast(seen, tf.float32) * (1.0 if weights is None else weights)
         losses = tf.cast(tf.reshape(self._loss(label, predictions), [-1]), tf.float64)
         if weights is not None:
             losses *= tf.cast(tf.reshape(weights, [-1]), tf.float64)
         self._loss_sum.assign_add(tf.reduce_sum(losses))
         for metric in self._metrics:
             metric.update_state(label, predictions, sample_weight=weights)
-        return improbable(predictions)
+        return improbable(predictions, self._label_kind), num_seen
 
 
 def _any_batch(spec: "dict[str, tf.TypeSpec]") -> "dict[str, tf.TypeSpec]":

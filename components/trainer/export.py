@@ -5,8 +5,9 @@ import json
 import shutil
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from lockstep.components.class_labels import LabelKind
 from lockstep.components.durable_files import sync
 from lockstep.components.errors import ConfigurationError
 from lockstep.components.record_manifest import RawColumns, read_raw_columns
@@ -81,17 +82,20 @@ def export(
     export_dir: Path,
     *,
     label: str,
-    label_kind: Literal["binary", "regression"],
+    label_kind: LabelKind,
     weight: str | None = None,
+    classes: Sequence[str] = (),
 ) -> None:
     """Writes the SavedModel; ``export_dir`` appears whole or not at all.
 
     Signatures, each with ``examples``, a string tensor [batch] of serialised raw tf.Examples:
-      ``serving_default``: ``predictions`` float32 [batch, 1]. The label's columns are not looked at; any other may be
+      ``serving_default``: ``predictions`` float32 [batch, 1]; of a multiclass label the classes' probabilities, [batch,
+        classes], with the name of each in ``classes``, string [batch, classes], and in ``class`` that of the most
+        probable one, string [batch, 1]. The label's columns are not looked at; any other may be
       absent from a record.
       ``transform_features``: every transformed feature, the label too (as of a missing value where it is absent).
-    ``assets.extra/lockstep.json`` names the columns that ``serving_default`` reads, with their types, and the label;
-    of times, truths and lists also how they are written.
+    ``assets.extra/lockstep.json`` names the columns that ``serving_default`` reads, with their types, and the label
+    with its classes; of times, truths and lists also how they are written.
 
     Raises:
       OSError, tf.errors.OpError: It could not be written; nothing stays.
@@ -103,7 +107,7 @@ def export(
     # What tf.Transform saved, not its TransformFeaturesLayer: as a tf_keras model that would be traced for seconds.
     root.model, root.transform = _saveable(model), _load_transform(transform_output)
     signatures = {
-        "serving_default": _serving(model, root.transform, raw_spec, columns.served, label, weight),
+        "serving_default": _serving(model, root.transform, raw_spec, columns.served, label, weight, classes),
         "transform_features": _transforming(root.transform, raw_spec, columns.transformed),
     }
 
@@ -114,7 +118,7 @@ def export(
     try:
         tf.saved_model.save(root, str(temporary_dir), signatures=signatures)
         written = _raw_columns(transform_output)
-        _write_description(temporary_dir, raw_spec, columns.served, label, label_kind, written)
+        _write_description(temporary_dir, raw_spec, columns.served, label, label_kind, written, classes)
         for path in temporary_dir.rglob("*"):
             sync(path)
         if export_dir.exists():  # of an attempt that was killed right after the line below
@@ -141,7 +145,8 @@ def describe(
     transform_output: "TFTransformOutput",
     *,
     label: str,
-    label_kind: Literal["binary", "regression"],
+    label_kind: LabelKind,
+    classes: Sequence[str] = (),
 ) -> None:
     """Writes what a SavedModel of somebody else's making reads: the raw columns that not only the label needs.
 
@@ -155,7 +160,8 @@ def describe(
     sources = sources_of_features(transform_output)
     served = frozenset().union(*(columns for name, columns in sources.items() if name != label))
     written = _raw_columns(transform_output)
-    _write_description(export_dir, transform_output.raw_feature_spec(), served, label, label_kind, written)
+    raw_spec = transform_output.raw_feature_spec()
+    _write_description(export_dir, raw_spec, served, label, label_kind, written, classes)
 
 
 def _raw_columns(transform_output: "TFTransformOutput") -> RawColumns:
@@ -167,11 +173,14 @@ def _write_description(
     raw_spec: RawSpec,
     served: Collection[str],
     label: str,
-    label_kind: Literal["binary", "regression"],
+    label_kind: LabelKind,
     written: RawColumns,
+    classes: Sequence[str],
 ) -> None:
     types = {name: _type_name(raw_spec[name].dtype) for name in sorted(served)}
     description: dict[str, Any] = {"raw_features": types, "label": label, "label_kind": label_kind}
+    if classes:
+        description["classes"] = list(classes)
     # What the types of features say already need not be told twice.
     told = written.of([name for name in types if written.types.get(name) != types[name]])
     if told.types:
@@ -218,7 +227,13 @@ def _load_transform(transform_output: "TFTransformOutput") -> Any:
 
 
 def _serving(
-    model: "keras.Model", transform: Any, raw_spec: RawSpec, parsed: Collection[str], label: str, weight: str | None
+    model: "keras.Model",
+    transform: Any,
+    raw_spec: RawSpec,
+    parsed: Collection[str],
+    label: str,
+    weight: str | None,
+    classes: Sequence[str],
 ) -> Any:
     import tensorflow as tf
 
@@ -227,8 +242,15 @@ def _serving(
         columns = _transform(transform, examples, raw_spec, parsed)
         if weight is not None:
             del columns[weight]
-        predictions = model(model_columns(model, columns, label), training=False)
-        return {"predictions": tf.cast(predictions, tf.float32)}
+        predictions = tf.cast(model(model_columns(model, columns, label), training=False), tf.float32)
+        if not classes:
+            return {"predictions": predictions}
+        names = tf.constant(list(classes))
+        return {
+            "predictions": predictions,
+            "classes": tf.tile(names[tf.newaxis], [tf.size(examples), 1]),
+            "class": tf.gather(names, tf.argmax(predictions, axis=1))[:, tf.newaxis],
+        }
 
     return serve
 

@@ -33,12 +33,18 @@ def factorization_machine(inputs: "ModelInputs", parameters: FactorizationParame
     several. Quantities have a weight each. The scale of the pairs' sum is learned too, as is a constant.
 
     Raises:
-      ConfigurationError: There is no index feature (buckets, vocabulary), or a feature of strings.
+      ConfigurationError: There is no index feature (buckets, vocabulary), or a feature of strings; the label has
+        classes.
     """
     import keras
 
     from lockstep.components.trainer.embeddings import SplitEmbedding
 
+    if inputs.label_kind == "multiclass":
+        raise ConfigurationError(
+            "model.build: factorization_machine gives one value, and a multiclass label needs one for each class; give"
+            " mlp, linear, or a model of your own"
+        )
     tensors: dict[str, Any] = {}
     indices, quantities, offset = [], [], 0
     for number, (name, feature) in enumerate(inputs.features.items()):

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from lockstep.components.errors import ConfigurationError, DataError
 from lockstep.components.trainer import example_weights
 from lockstep.components.trainer.augmentation import Augmentation, augmented, load_augmentation, record_seeds
+from lockstep.components.trainer.classes import checked, weight_table
 from lockstep.components.trainer.record_cache import DiskCache, MemoryCache, RecordCache
 from lockstep.components.trainer.records import Deal, Records, count_all
 from lockstep.components.trainer.rounds import Columns, Rounds
@@ -50,13 +51,13 @@ class TrainingInput:
       cache_bytes: Parsed columns up to this size are kept in memory by ``auto``.
       cache_dir: Where ``disk`` keeps them.
       deal: Of the same records to the same shards, where it is known already; None counts them.
-      class_weights: ``0`` or ``1`` -> weight of the records with that label, 1 where not given.
+      class_weights: ``0`` or ``1``, or a class -> weight of the records with that label, 1 where not given.
       augmentation: Changes the records of each batch, as ``TrainOptions.augment`` says; None leaves them.
 
     Raises:
       DataError: There are no records. One's weight that is negative or not finite is told when its batch is read; see
-        ``example_weights.as_data_error``.
-      ConfigurationError: They shall be kept in memory, and the machine has less.
+        ``example_weights.as_data_error``; likewise one of no class, see ``classes.as_data_error``.
+      ConfigurationError: They shall be kept in memory, and the machine has less; a weight is of no class.
       OSError: They shall be kept on the disk, and it is full.
     """
 
@@ -82,6 +83,7 @@ class TrainingInput:
             raise DataError(f"{', '.join(records.files)}: no training records; check data.splits and the data")
         self._records = records
         self._class_weights = dict(class_weights or {})
+        self._by_class = weight_table(self._class_weights, records.classes) if records.classes else []
         self._augmentation = augmentation
         self._share = batch_size // num_shards
         self._seed = seed
@@ -292,6 +294,12 @@ class TrainingInput:
         columns, own = self._records.for_model(columns)
         if own is not None:
             weights *= example_weights.checked(str(self._records.weight), own)
+        if self._by_class:
+            label = checked(columns[self._records.label], len(self._by_class))
+            columns = {**columns, self._records.label: label}
+            if self._class_weights:
+                weights *= tf.reshape(tf.gather(tf.constant(self._by_class), label), tf.shape(weights))
+            return columns, weights
         if not self._class_weights:
             return columns, weights
         label = tf.reshape(columns[self._records.label], tf.shape(weights))

@@ -5,10 +5,11 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from lockstep.components.class_labels import LabelKind
 from lockstep.components.errors import ConfigurationError, UserError
 from lockstep.components.trainer.checkpoint import Checkpoints
 from lockstep.components.trainer.early_stopping import Course
@@ -88,10 +89,11 @@ def optimizer_of(model: "keras.Model", options: TrainOptions) -> "keras.optimize
     return optimizer
 
 
-def per_example_loss(model: "keras.Model", label_kind: Literal["binary", "regression"]) -> PerExampleLoss:
+def per_example_loss(model: "keras.Model", label_kind: LabelKind) -> PerExampleLoss:
     """Returns a function of (label, prediction), both [batch, 1], to losses float32 [batch].
 
-    It is the loss that the model was compiled with, else binary cross-entropy or squared error.
+    It is the loss that the model was compiled with, else binary cross-entropy or squared error; of classes, whose
+    predictions are [batch, classes], sparse categorical cross-entropy.
 
     Raises:
       ConfigurationError: The model was compiled with something else than one loss.
@@ -101,6 +103,8 @@ def per_example_loss(model: "keras.Model", label_kind: Literal["binary", "regres
     if not model.compiled or model.loss is None:
         if label_kind == "binary":
             return keras.losses.binary_crossentropy  # type: ignore[no-any-return]
+        if label_kind == "multiclass":
+            return keras.losses.sparse_categorical_crossentropy  # type: ignore[no-any-return]
         return keras.losses.mean_squared_error  # type: ignore[no-any-return]
     if isinstance(model.loss, (dict, list, tuple)):
         raise ConfigurationError(

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from lockstep.components.class_labels import LabelKind
 from lockstep.components.errors import ConfigurationError
 from lockstep.components.trainer.factorization import FactorizationParameters
 from lockstep.components.trainer.records import layout_of
@@ -46,19 +47,22 @@ class FeatureInput:
 class ModelInputs:
     """What a model function is called with: ``build(inputs: ModelInputs) -> keras.Model``.
 
-    The model takes a dict of tensors under (some of) the names in ``features``, and returns one float32 tensor of shape
-    [batch, 1]: a probability where ``label_kind`` is ``binary``, the value itself for ``regression``.
+    The model takes a dict of tensors under (some of) the names in ``features``, and returns one float32 tensor:
+    [batch, 1], a probability where ``label_kind`` is ``binary``, the value itself for ``regression``; [batch,
+    num_classes], the classes' probabilities, for ``multiclass``.
 
     Args:
       features: Transformed features by name, without label and weights, in alphabetical order.
       label_kind: What is predicted.
       parameters: ``model.parameters`` of the configuration, as given.
+      num_classes: How many classes a ``multiclass`` label has; None for other kinds.
       table_parts: Parts that an ``embeddings.SplitEmbedding`` should have: the number of parameter servers, else 1.
     """
 
     features: Mapping[str, FeatureInput]
-    label_kind: Literal["binary", "regression"]
+    label_kind: LabelKind
     parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    num_classes: int | None = None
     table_parts: int = 1
 
 
@@ -117,11 +121,11 @@ def mlp(inputs: ModelInputs) -> "keras.Model":
         hidden = keras.layers.Dense(units, activation="relu", name=f"hidden_{number}")(hidden)
         if parameters.dropout:
             hidden = keras.layers.Dropout(parameters.dropout, name=f"dropout_{number}")(hidden)
-    return _model("mlp", tensors, _head(inputs.label_kind)(hidden))
+    return _model("mlp", tensors, _head(inputs)(hidden))
 
 
 def linear(inputs: ModelInputs) -> "keras.Model":
-    """Returns a linear (``binary``: logistic) regression: a weight for each quantity and for each value of an index.
+    """Returns a linear regression, of classes a logistic one: a weight for each quantity and each value of an index.
 
     Args:
       inputs: Dense features of any shape, float or integer; there are no parameters.
@@ -134,7 +138,7 @@ def linear(inputs: ModelInputs) -> "keras.Model":
     _parameters(LinearParameters, "linear", inputs.parameters)
     tensors, encoded = _encode(inputs, lambda size: 1)
     joined = keras.layers.Concatenate(name="inputs")(encoded) if len(encoded) > 1 else encoded[0]
-    return _model("linear", tensors, _head(inputs.label_kind)(joined))
+    return _model("linear", tensors, _head(inputs)(joined))
 
 
 def factorization_machine(inputs: ModelInputs) -> "keras.Model":
@@ -160,9 +164,10 @@ def model_inputs(
     tf_transform_output: "TFTransformOutput",
     *,
     label: str,
-    label_kind: Literal["binary", "regression"] = "binary",
+    label_kind: LabelKind = "binary",
     parameters: Mapping[str, Any] | None = None,
     weight: str | None = None,
+    num_classes: int | None = None,
 ) -> ModelInputs:
     """Reads the transformed features from a transform graph, whoever wrote its preprocessing function.
 
@@ -182,17 +187,20 @@ def model_inputs(
     features = {}
     for name in sorted(set(spec) - {label, weight}):
         features[name] = _feature_input(name, spec[name], domains.get(name))
-    return ModelInputs(features=features, label_kind=label_kind, parameters=dict(parameters or {}))
+    return ModelInputs(
+        features=features, label_kind=label_kind, parameters=dict(parameters or {}), num_classes=num_classes
+    )
 
 
 def build_model(
     options: ModelOptions,
     tf_transform_output: "TFTransformOutput",
     label: str,
-    label_kind: Literal["binary", "regression"] = "binary",
+    label_kind: LabelKind = "binary",
     *,
     table_parts: int = 1,
     weight: str | None = None,
+    num_classes: int | None = None,
 ) -> "keras.Model":
     """Builds the model that the configuration names, for the features that a transform graph produces.
 
@@ -202,6 +210,7 @@ def build_model(
       label: Name of the transformed label.
       label_kind: What is predicted.
       table_parts: See ``ModelInputs``.
+      num_classes: Likewise.
       weight: Name of the transformed feature that holds the records' weights, which the model is not given.
 
     Raises:
@@ -212,7 +221,12 @@ def build_model(
 
     build = resolve_build(options.build)
     inputs = model_inputs(
-        tf_transform_output, label=label, label_kind=label_kind, parameters=options.parameters, weight=weight
+        tf_transform_output,
+        label=label,
+        label_kind=label_kind,
+        parameters=options.parameters,
+        weight=weight,
+        num_classes=num_classes,
     )
     model = build(dataclasses.replace(inputs, table_parts=table_parts))
     if not isinstance(model, keras.Model):
@@ -310,12 +324,12 @@ def _model(name: str, tensors: dict[str, Any], output: Any) -> "keras.Model":
         return keras.Model(tensors, output, name=name)
 
 
-def _head(label_kind: str) -> Any:
+def _head(inputs: ModelInputs) -> Any:
     import keras
 
     # float32 whatever the policy: a probability in half precision is too coarse for thresholds and metrics.
-    activation = "sigmoid" if label_kind == "binary" else None
-    return keras.layers.Dense(1, activation=activation, dtype="float32", name="prediction")
+    activation = {"binary": "sigmoid", "multiclass": "softmax"}.get(inputs.label_kind)
+    return keras.layers.Dense(inputs.num_classes or 1, activation=activation, dtype="float32", name="prediction")
 
 
 _P = TypeVar("_P", MlpParameters, LinearParameters, FactorizationParameters)

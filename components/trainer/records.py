@@ -139,10 +139,16 @@ class Records:
         a model gets as a SparseTensor, or a ``RaggedFeature`` without partitions, which it gets as a RaggedTensor.
       label: Name of the label.
       weight: Name of the feature that says how much each record counts; None if all count alike.
+      classes: Of a multiclass label, in the order of their indices; empty for a label of another kind.
     """
 
     def __init__(
-        self, files: Sequence[str], feature_spec: Mapping[str, Any], label: str, weight: str | None = None
+        self,
+        files: Sequence[str],
+        feature_spec: Mapping[str, Any],
+        label: str,
+        weight: str | None = None,
+        classes: tuple[str, ...] = (),
     ) -> None:
         import tensorflow as tf
 
@@ -164,6 +170,7 @@ class Records:
         self.files = tuple(files)
         self.label = label
         self.weight = weight
+        self.classes = classes
         self._sparse = frozenset(name for name, spec in feature_spec.items() if layout_of(spec) == "sparse")
         # While records are kept, ordered and filled up, sparse features are ragged ones: rows are rows there.
         self._feature_spec = {

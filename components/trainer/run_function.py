@@ -44,6 +44,7 @@ def run(spec: TrainSpec, task: Task, reporter: Reporter, *, attempt: int) -> Non
     """
     from tensorflow_transform.output_wrapper import TFTransformOutput
 
+    from lockstep.components.trainer.classes import class_names
     from lockstep.components.trainer.export import describe
 
     assert spec.run_fn is not None
@@ -60,12 +61,9 @@ def run(spec: TrainSpec, task: Task, reporter: Reporter, *, attempt: int) -> Non
     with vitals:
         function(arguments)
     if task.is_chief:
-        describe(
-            Path(spec.export_dir),
-            TFTransformOutput(spec.transform_graph_dir),
-            label=spec.label,
-            label_kind=spec.label_kind,
-        )
+        graph = TFTransformOutput(spec.transform_graph_dir)
+        classes = class_names(graph, spec.label, spec.classes)
+        describe(Path(spec.export_dir), graph, label=spec.label, label_kind=spec.label_kind, classes=classes)
         seconds = {"start": called_s - started_s, "run_fn": time.monotonic() - called_s}
         _write_report(spec, vitals.loss, attempt, seconds)
 

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lockstep.components import documents
+from lockstep.components.class_labels import ClassOptions, LabelKind, check_classes
 from lockstep.components.trainer.early_stopping import METRICS, EarlyStopping
 from lockstep.components.trainer.schedule_options import ScheduleOptions
 from lockstep.components.trainer.worker_range import WorkerRange
@@ -73,9 +74,10 @@ class TrainOptions:
       precision: What the layers compute in: ``float32``, or half of it with weights in float32. ``mixed_float16``
         scales the loss so that small gradients do not vanish, and leaves out a step whose gradients overflow. What is
         served is float32. Not for ``parameter_server`` and ``dtensor``.
-      class_weights: For a binary label: ``0`` and ``1`` -> how much a record of that label weighs in the loss, above 0;
-        1 where not given. As with Keras, each record's loss is multiplied by it, and a step's loss is the sum over its
-        whole batch divided by the number of records. Metrics and validation do not know of it.
+      class_weights: How much a record of a label weighs in the loss, above 0; 1 where not given. For a binary label
+        ``0`` and ``1``, for a multiclass one the classes -> weight. As with Keras, each record's loss is
+        multiplied by it, and a step's loss is the sum over its whole batch divided by the number of records. Metrics
+        and validation do not know of it.
       weight_column: How much each record counts: a column of finite numbers of 0 or more, with a value in every row. A
         raw column beside ``features``; beside ``preprocessing`` an output of that function. In the loss as Keras'
         ``sample_weight`` (multiplied with ``class_weights``), in validation and evaluation too. The model is not given
@@ -201,7 +203,6 @@ class TrainOptions:
         _require(is_allowed, "augment", self.augment, "spell it module:function")
         self._check_schedule()
         for value, weight in self.class_weights.items():
-            _require(value in ("0", "1"), f"class_weights.{value}", weight, "give a weight for 0, for 1, or both")
             is_allowed = math.isfinite(weight) and weight > 0
             _require(is_allowed, f"class_weights.{value}", weight, "give a number above 0")
         _require(self.weight_column != "", "weight_column", self.weight_column, "name a column, or leave it out")
@@ -424,6 +425,7 @@ class TrainSpec:
       model: The ``model`` block.
       label: Name of the label, both the raw column and the transformed feature.
       label_kind: What it is, and so which loss and metrics.
+      classes: For a multiclass label.
       train_files: Local paths of gzip TFRecords of transformed tf.Examples; at least one.
       eval_files: The same for the evaluation split; may be empty, then nothing is evaluated.
       transform_graph_dir: Transform's ``transform_graph`` artifact.
@@ -438,7 +440,7 @@ class TrainSpec:
     options: TrainOptions
     model: ModelOptions
     label: str
-    label_kind: Literal["binary", "regression"]
+    label_kind: LabelKind
     train_files: tuple[str, ...]
     eval_files: tuple[str, ...]
     transform_graph_dir: str
@@ -448,6 +450,7 @@ class TrainSpec:
     tensorboard_dir: str
     import_paths: tuple[str, ...] = ()
     run_fn: RunFn | None = None
+    classes: ClassOptions | None = None
 
     @property
     def cache_dir(self) -> Path:
@@ -456,6 +459,7 @@ class TrainSpec:
 
     def __post_init__(self) -> None:
         _require(bool(self.label), "label", self.label, "give the label's column")
+        check_classes(self.label_kind, self.classes)
         check_weight_column(self.options, self.label, self.run_fn is not None)
         check_validation(self.options, self.label_kind, self.run_fn is not None)
         has_records = bool(self.eval_files) or self.options.validate_every is None
@@ -504,9 +508,11 @@ def check_class_weights(options: TrainOptions, label_kind: str) -> None:
     """Refuses weights of classes where the label has none.
 
     Raises:
-      ValueError: The label is not binary.
+      ValueError: It is a regression's; or it is binary, and a weight is for another value than 0 and 1.
     """
-    is_allowed = not options.class_weights or label_kind == "binary"
+    for value, weight in options.class_weights.items() if label_kind == "binary" else ():
+        _require(value in ("0", "1"), f"class_weights.{value}", weight, "give a weight for 0, for 1, or both")
+    is_allowed = not options.class_weights or label_kind != "regression"
     remedy = f"the label's kind is {label_kind}; leave it out"
     _require(is_allowed, "class_weights", dict(options.class_weights), remedy)
 

@@ -1,9 +1,10 @@
 """What the pipeline tells the trainer's step: its one execution property, as JSON."""
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any
 
 from lockstep.components import documents
+from lockstep.components.class_labels import ClassOptions, LabelKind, check_classes
 from lockstep.components.trainer.spec import ModelOptions, TrainOptions, check_validation, check_weight_column
 from lockstep.components.trainer.worker_range import WorkerRange
 
@@ -26,22 +27,25 @@ class TrainStep:
       train_split: Split of the examples to train on.
       eval_split: Split to evaluate on at the end; None evaluates nothing.
       run_fn: ``module:function`` for TFX's stock Trainer, which trains instead of the loop of ``model``.
+      classes: For a multiclass label.
     """
 
     options: TrainOptions
     model: ModelOptions
     label: str
-    label_kind: Literal["binary", "regression"]
+    label_kind: LabelKind
     work_dir: str
     import_paths: tuple[str, ...] = ()
     train_split: str = "train"
     eval_split: str | None = "eval"
     run_fn: str | None = None
+    classes: ClassOptions | None = None
 
     def __post_init__(self) -> None:
         for name in ("label", "work_dir", "train_split"):
             if not getattr(self, name):
                 raise ValueError(f"{name}: {getattr(self, name)!r} is not allowed; give a name")
+        check_classes(self.label_kind, self.classes)
         check_weight_column(self.options, self.label, self.run_fn is not None)
         check_validation(self.options, self.label_kind, self.run_fn is not None)
         if self.eval_split is None and self.options.validate_every is not None:

@@ -6,7 +6,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import keras
 import tensorflow as tf
@@ -14,7 +14,7 @@ from tensorflow_transform.output_wrapper import TFTransformOutput
 
 from lockstep.components.durable_files import sync
 from lockstep.components.errors import ConfigurationError, UserError
-from lockstep.components.trainer import example_weights, loop, models, strategies
+from lockstep.components.trainer import classes, example_weights, loop, models, strategies
 from lockstep.components.trainer.checkpoint import Checkpoints
 from lockstep.components.trainer.devices import limit_threads
 from lockstep.components.trainer.evaluation import Evaluation, evaluate
@@ -93,6 +93,7 @@ class Training:
         if spec.options.precision != "float32":  # else what the user's Keras is set to stays
             keras.config.set_dtype_policy(spec.options.precision)
         self._transform_output = TFTransformOutput(spec.transform_graph_dir)
+        self._classes = classes.class_names(self._transform_output, spec.label, spec.classes)
         self._data = self._engine.input(self._records(spec.train_files), spec.cache_dir)
         self._try_augmentation()
         self._build()
@@ -124,7 +125,7 @@ class Training:
                 on_validation=events.on_validation,
             )
         except tf.errors.OpError as e:
-            raise example_weights.as_data_error(e) or e from e
+            raise example_weights.as_data_error(e) or classes.as_data_error(e) or e from e
         events.close()
         self._seconds["train"] = result.train_s
         if self._validator is not None:
@@ -157,6 +158,7 @@ class Training:
             label=spec.label,
             label_kind=spec.label_kind,
             weight=spec.options.weight_column,
+            classes=self._classes,
         )
         self._seconds |= {"evaluate": evaluated_s - started_s, "export": time.monotonic() - evaluated_s}
         report = TrainingReport(
@@ -198,6 +200,7 @@ class Training:
             spec.label_kind,
             part=part,
             num_parts=num_parts,
+            unseen=self._unseen,
         )
         # A worker that reads many records is not stuck.
         return Validator(spec.options, evaluation, self._engine, on_batch=lambda: self._reporter.beat(step=self._step))
@@ -214,9 +217,10 @@ class Training:
                 spec.label_kind,
                 table_parts=spec.options.table_parts,
                 weight=spec.options.weight_column,
+                num_classes=len(self._classes) or None,
             )
             features = loop.model_columns(model, columns, spec.label)
-            check_output(model, features, weights, spec.model.build, spec.label_kind)
+            check_output(model, features, weights, spec.model.build, spec.label_kind, len(self._classes) or None)
         except UserError:
             raise
         except (Exception, SystemExit) as e:  # a function may call sys.exit
@@ -242,11 +246,15 @@ class Training:
         try:
             return self._data.sample()
         except tf.errors.InvalidArgumentError as e:
-            raise example_weights.as_data_error(e) or e from e
+            raise example_weights.as_data_error(e) or classes.as_data_error(e) or e from e
+
+    @property
+    def _unseen(self) -> Literal["error", "leave_out"]:
+        return self._spec.classes.unseen if self._spec.classes else "error"
 
     def _records(self, files: tuple[str, ...]) -> Records:
         feature_spec = self._transform_output.transformed_feature_spec()
-        return Records(files, feature_spec, self._spec.label, self._spec.options.weight_column)
+        return Records(files, feature_spec, self._spec.label, self._spec.options.weight_column, self._classes)
 
     def _events(self) -> EventLog:
         return EventLog(self._spec.tensorboard_dir if self._task.is_chief else None, self._learning_rate)
@@ -260,6 +268,7 @@ class Training:
             self._loss,
             self._spec.label_kind,
             on_batch=lambda: self._reporter.beat(step=step),
+            unseen=self._unseen,
         )
         events = self._events()
         events.write(step, {f"eval/{name}": value for name, value in metrics.items()})

@@ -19,6 +19,15 @@ _BOUNDS = {
     "max_change": "change at most",
 }
 
+_OTHERS = "all others"
+_CLASS_COLUMNS = {
+    "count": "rows",
+    "predicted": "predicted",
+    "precision": "precision",
+    "recall": "recall",
+    "f1": "F1",
+}
+
 Document = Mapping[str, Any]
 
 
@@ -28,7 +37,8 @@ def evaluation_section(run: RunRecord) -> dict[str, Any]:
     ``reason``: the verdict's; ``blessed``: or None. ``metrics``: rows of ``name``, ``value``, ``baseline``, ``change``,
     ``bounds`` (of ``text``, ``passed``, ``applied``). ``baseline``: what it was compared with, in words. ``slices``:
     ``metrics`` and ``rows`` (name, cells of ``text``, ``state``). ``charts``: as in the training. ``confusion``: one a
-    model. ``missing``: what is not there, in sentences.
+    model; ``by_class``: of the first model of several classes, rows of
+    ``name`` and ``cells``. ``missing``: what is not there, in sentences.
     """
     evaluation = run.artifact(_STEP, "evaluation")
     verdict = _document(evaluation.dir / "verdict.json") if evaluation else {}
@@ -55,7 +65,11 @@ def evaluation_section(run: RunRecord) -> dict[str, Any]:
         "slices": _slices(verdict),
         "num_slices": len(_mapping(verdict, "slices")),
         "charts": draw(known) if draw else [],
-        "confusion": [_confusion(name, model) for name, model in known.items() if "confusion" in model],
+        "confusion": [
+            *(_confusion(name, model) for name, model in known.items() if "confusion" in model),
+            *(_class_confusion(name, model) for name, model in known.items() if _mapping(model, "matrix")),
+        ],
+        "by_class": _by_class(next(iter(known.values()), {})),
         "missing": missing,
     }
 
@@ -177,9 +191,47 @@ def _confusion(name: str, model: Document) -> dict[str, Any]:
 
     return {
         "model": name,
-        "threshold": number(_number(confusion.get("threshold"))),
+        "caption": f"predicted 1 over {number(_number(confusion.get('threshold')))}",
+        "columns": ["0", "1"],
         "rows": [
             ("0", [cell("true_negatives", negatives), cell("false_positives", negatives)]),
             ("1", [cell("false_negatives", positives), cell("true_positives", positives)]),
         ],
     }
+
+
+def _class_confusion(name: str, model: Document) -> dict[str, Any]:
+    """Returns the matrix of several classes, shaded as that of two."""
+    matrix = _mapping(model, "matrix")
+    names = [_OTHERS if known is None else str(known) for known in matrix.get("classes") or ()]
+    rows = []
+    for label, counts in zip(names, matrix.get("counts") or (), strict=False):
+        values = [_number(count) or 0.0 for count in counts]
+        of = sum(values)
+        shares = [value / of if of else 0.0 for value in values]
+        cells = [
+            {"count": number(value), "share": f"{100 * share:.1f} %", "shade": round(100 * share)}
+            for value, share in zip(values, shares, strict=True)
+        ]
+        rows.append((label, cells))
+    told = [f"{_count(model, 'left_out')} rows of classes that training has not are left out"] * bool(
+        model.get("left_out")
+    ) + [f"{_count(model, 'broken')} rows got no finite answer"] * bool(model.get("broken"))
+    caption = "rows are the labels, columns what was predicted"
+    return {"model": name, "caption": "; ".join([caption, *told]), "columns": names, "rows": rows}
+
+
+def _count(model: Document, key: str) -> str:
+    return number(_number(model.get(key)))
+
+
+def _by_class(model: Document) -> dict[str, Any] | None:
+    """Returns a table of the classes, the rarest last; the first of them where there are many."""
+    found = [item for item in model.get("by_class") or () if isinstance(item, Mapping)]
+    if not found:
+        return None
+    rows = [
+        {"name": str(item.get("class")), "cells": [number(_number(item.get(key))) for key in _CLASS_COLUMNS]}
+        for item in found[:_MAX_SLICES]
+    ]
+    return {"columns": list(_CLASS_COLUMNS.values()), "rows": rows, "num_classes": len(found)}

@@ -109,7 +109,17 @@ def test_every_example_is_valid(name: str, tmp_path: pathlib.Path) -> None:
             ["features.x={kind: numeric, missing: constant, default: [1]}"],
             "features.x.default: [1] is not allowed; give a whole number or a number or text",
         ),
-        (MINIMAL, ["label={column: y, kind: multiclass}"], "label.kind: 'multiclass' is not allowed in a pipeline"),
+        (
+            MINIMAL,
+            ["label={column: y, kind: multiclass}", "model.build=factorization_machine"],
+            "model.build: 'factorization_machine' is not allowed for a multiclass label",
+        ),
+        (
+            MINIMAL,
+            ["label={column: y, kind: multiclass}", "evaluate={thresholds: {auc: {min: 0.5}}}"],
+            "evaluate.metrics: 'auc' does not suit a multiclass label; give accuracy, balanced_accuracy",
+        ),
+        (MINIMAL, ["label.unseen=leave_out"], "label.unseen: 'leave_out' has no effect on kind 'binary'"),
         (MINIMAL, ["features.x_missing={kind: numeric}"], "features.x_missing and features.x both produce"),
         (MINIMAL, ["label.threshold=0.5", "label.kind=regression"], "label.threshold: 0.5 has no effect on kind"),
         (MINIMAL, ["data.splits={train: 0, eval: 1}"], "data.splits.train: 0 is not allowed"),

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lockstep.pipelines import cli
+from tests.components.evaluator.class_model import save_class_model
 from tests.components.evaluator.tiny_model import save_model
 
 ROWS = "x,kind,size\n0,a,1\n1,b,2\n"
@@ -41,6 +42,19 @@ def test_a_dialect_of_csv_is_read_as_the_flags_say(
     flags = ["--delimiter", ";", "--encoding", "utf-16", "--null-token", "?", "--null-token=none"]
     assert cli.main(["predict", model_dir, "--data", str(rows_path), *flags]) == 0
     assert capsys.readouterr() == (PREDICTED, "")
+
+
+def test_a_class_comes_with_the_probability_of_each(
+    tmp_path: pathlib.Path, rows_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By their names, in the order of the model's predictions."""
+    model = save_class_model(tmp_path / "classes", slopes=(-1.0, 0.0, 1.0), classes=("low", "a,b", "hé"))
+    assert cli.main(["predict", str(model), "--data", str(rows_path)]) == 0
+    header, *answers = csv.reader(capsys.readouterr().out.splitlines())
+    assert header == ["prediction", "p(low)", "p(a,b)", "p(hé)"]
+    assert [answer[0] for answer in answers] == ["low", "hé"]
+    assert [float(value) for value in answers[0][1:]] == pytest.approx([1 / 3] * 3, rel=1e-6)
+    assert [float(value) for value in answers[1][1:]] == pytest.approx([0.09003057, 0.24472847, 0.66524096], rel=1e-6)
 
 
 def test_the_format_may_be_told(model_dir: str, rows_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

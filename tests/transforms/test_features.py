@@ -113,6 +113,14 @@ def test_a_feature_out_of_range_is_refused_by_its_key(options: dict[str, Any], m
         ({"column": "y", "missing": "zero"}, "missing: 'zero' is not allowed; give error or drop"),
         ({"column": "y", "kind": "regression", "threshold": 1.0}, "threshold: 1.0 has no effect on kind 'regression'"),
         ({"column": "y", "threshold": float("nan")}, "threshold: nan is not allowed; give a finite number"),
+        (
+            {"column": "y", "kind": "multiclass", "unseen": "drop"},
+            "unseen: 'drop' is not allowed; give error or leave_out",
+        ),
+        (
+            {"column": "y", "unseen": "leave_out"},
+            "unseen: 'leave_out' has no effect on kind 'binary', only on multiclass",
+        ),
         ({"column": "y", "relative_to": "x"}, "relative_to: 'x' needs a threshold"),
         ({"column": "y", "threshold": 1.0, "relative_to": "y"}, "relative_to: 'y' is the label's own column"),
     ],

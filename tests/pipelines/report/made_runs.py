@@ -10,6 +10,7 @@ from tensorboard.compat.proto import event_pb2, summary_pb2, tensor_pb2
 from tensorflow_metadata.proto.v0 import anomalies_pb2, statistics_pb2
 
 from lockstep.components.evaluator import plots
+from lockstep.components.evaluator.class_counts import ClassCounts
 from lockstep.pipelines import run_events
 
 STEPS = {
@@ -211,19 +212,31 @@ class MadeRun:
         }
         (self.dir("Evaluator") / "verdict.json").write_text(json.dumps(document))
 
-    def write_curves(self, kind: str = "binary") -> None:
+    def write_curves(self, kind: str = "binary", classes: Sequence[str] = ()) -> None:
         """Writes the Evaluator's curves of a candidate and a baseline, as it counts them."""
         rng = np.random.default_rng(1)
         models: dict[str, Any] = {}
         for name, noise in (("candidate", 0.8), ("baseline", 1.5)):
             labels = (rng.random(5000) < 0.3).astype(np.float32)
-            if kind == "binary":
+            if kind == "multiclass":
+                counts = ClassCounts(len(classes))
+                logits = rng.normal(0, noise, (5000, len(classes)))
+                chosen = rng.integers(0, len(classes), 5000)
+                logits[np.arange(5000), chosen] += 1.5
+                probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+                chosen[:3] = -1
+                counts.update(chosen, probabilities)
+                models[name] = counts.to_document(classes)
+            elif kind == "binary":
                 models[name] = plots.BinaryPlots()
                 models[name].update(labels, 1 / (1 + np.exp(-rng.normal(2 * labels - 1.5, noise))))
             else:
                 models[name] = plots.RegressionPlots()
                 models[name].update(50 * labels, 50 * labels + rng.normal(0, 5 * noise, 5000))
-        plots.write_plots(models, str(self.dir("Evaluator")))
+        if kind == "multiclass":
+            (self.dir("Evaluator") / plots.PLOTS_NAME).write_text(json.dumps({"models": models}))
+        else:
+            plots.write_plots(models, str(self.dir("Evaluator")))
 
 
 def whole_run(root: pathlib.Path, **options: Any) -> MadeRun:

@@ -178,6 +178,25 @@ def test_a_regression_has_residuals(tmp_path: pathlib.Path) -> None:
     assert "Confusion matrix" not in page.words
 
 
+def test_several_classes_have_a_matrix_and_a_table(tmp_path: pathlib.Path) -> None:
+    """Of the candidate and the baseline, with what was left out; the classes' names are escaped."""
+    run = whole_run(tmp_path)
+    run.write_curves("multiclass", ["cat & dog", "<b>hen</b>", "é"])
+    page = page_of(run)
+    assert (
+        "candidate; rows are the labels, columns what was predicted; 3 rows of classes that training has" in page.words
+    )
+    assert "Predicted <b>hen</b>" in page.words
+    assert "By class" in page.words
+    assert "Calibration" not in page.words
+    run.write_curves("multiclass", [f"class {i}" for i in range(50)])
+    page = page_of(run)
+    assert "Predicted class 29" in page.words
+    assert "Predicted class 30" not in page.words
+    assert "Predicted all others" in page.words
+    assert "class 49" in page.words
+
+
 def test_artifacts_that_are_gone_or_damaged_are_said_to_be(tmp_path: pathlib.Path) -> None:
     """Neither an empty box nor a failure."""
     run = whole_run(tmp_path)
