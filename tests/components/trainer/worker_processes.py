@@ -1,14 +1,14 @@
-"""Starts real worker processes of a specification, as the supervisor does, and reads what they say."""
+"""Runs real worker processes of a specification, as the supervisor does, and reads what they say."""
 
 import dataclasses
 import json
 import os
 import socket
-import subprocess
 from pathlib import Path
 
 from lockstep.components.trainer.heartbeat import WorkerEvent
 from lockstep.components.trainer.spec import RunFiles, TrainSpec, worker_command
+from tests.components.trainer.loaded_processes import ForkedWorker, fork_worker
 
 DEADLINE_S = 300
 
@@ -35,7 +35,7 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def start_group(spec: TrainSpec, *, attempt: int = 1) -> list[subprocess.Popen[str]]:
+def start_group(spec: TrainSpec, *, attempt: int = 1) -> list[ForkedWorker]:
     """Starts all workers of the specification; their standard input stays open."""
     files = RunFiles(Path(spec.run_dir))
     files.spec_path.write_text(spec.to_json())
@@ -45,14 +45,14 @@ def start_group(spec: TrainSpec, *, attempt: int = 1) -> list[subprocess.Popen[s
         files.worker_dir(index).mkdir(exist_ok=True)
         config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
         processes.append(
-            subprocess.Popen(
-                worker_command(spec_path=files.spec_path, attempt=attempt),
-                cwd=files.worker_dir(index),
-                env={**os.environ, "TF_CONFIG": json.dumps(config), "CUDA_VISIBLE_DEVICES": "-1"},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=(files.worker_dir(index) / "stderr.txt").open("w"),
-                text=True,
+            fork_worker(
+                index,
+                worker_command(spec_path=files.spec_path, attempt=attempt)[
+                    3:
+                ],  # behind the interpreter and the program
+                folder=files.worker_dir(index),
+                environment={**os.environ, "TF_CONFIG": json.dumps(config), "CUDA_VISIBLE_DEVICES": "-1"},
+                log_path=files.worker_dir(index) / "stderr.txt",
             )
         )
     return processes
@@ -75,7 +75,7 @@ def run_group(spec: TrainSpec, *, attempt: int = 1) -> list[Finished]:
     return finished
 
 
-def read_to_end(process: subprocess.Popen[str]) -> list[str]:
+def read_to_end(process: ForkedWorker) -> list[str]:
     """The lines of a worker that must end within the deadline; its standard input stays open meanwhile."""
     stdin, process.stdin = process.stdin, None  # or `communicate` closes it, and the worker thinks it is orphaned
     try:
