@@ -6,7 +6,14 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from lockstep.transforms.columns import MISSING_MARK, raw_column, refuse_missing, side_by_side, tokens
+from lockstep.transforms.columns import (
+    MISSING_MARK,
+    dense_column,
+    raw_column,
+    refuse_missing,
+    tokens,
+    with_num_values,
+)
 from lockstep.transforms.feature_options import Feature
 from lockstep.transforms.features import MISSING_SUFFIX, vocabulary_name
 from lockstep.transforms.vocabularies import VocabularyOptions, analyze_tokens, vocabulary_table
@@ -83,7 +90,7 @@ def _hash(column: tf.Tensor, feature: Feature) -> tf.Tensor:
     index = tf.strings.to_hash_bucket_fast(column, num_buckets)
     if feature.missing == "indicator":
         index = tf.where(column == MISSING_MARK, tf.constant(num_buckets, tf.int64), index)
-    return _with_range(index, feature)
+    return with_num_values(index, feature.num_indices or 0)
 
 
 def _integer(inputs: Mapping[str, Any], name: str, feature: Feature) -> tf.Tensor:
@@ -94,17 +101,17 @@ def _integer(inputs: Mapping[str, Any], name: str, feature: Feature) -> tf.Tenso
             f"features.{name}: kind integer needs whole numbers, but column {name!r} holds {found}; give kind:"
             f" {'vocabulary or hash' if raw.dtype == tf.string else 'buckets or numeric'}"
         )
-    values, is_missing = _dense(raw)
+    values, is_missing = dense_column(raw)
     values = _replace(name, feature, values, is_missing, feature.default)
     size = tf.constant(feature.num_values or 0, tf.int64)
     index = tf.where((values >= 0) & (values < size), values, size)
     if feature.missing == "indicator":
         index = tf.where(is_missing, size + 1, index)
-    return _with_range(index, feature)
+    return with_num_values(index, feature.num_indices or 0)
 
 
 def _pass_through(inputs: Mapping[str, Any], name: str, feature: Feature) -> dict[str, tf.Tensor]:
-    values, is_missing = _dense(raw_column(inputs, f"features.{name}", name))
+    values, is_missing = dense_column(raw_column(inputs, f"features.{name}", name))
     default = feature.default if feature.default is not None else "" if values.dtype == tf.string else 0
     is_text = isinstance(default, str)
     if is_text != (values.dtype == tf.string) or (values.dtype.is_integer and isinstance(default, float)):
@@ -114,21 +121,3 @@ def _pass_through(inputs: Mapping[str, Any], name: str, feature: Feature) -> dic
     if feature.has_indicator:
         outputs[name + MISSING_SUFFIX] = tf.cast(is_missing, tf.float32)
     return outputs
-
-
-def _dense(column: Any) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns a column's values and which are missing, both [batch, 1]; a value is anything where it is missing."""
-    empty = "" if column.dtype == tf.string else tf.constant(0, column.dtype)
-    values = side_by_side({"": column}, lambda values: values, empty)
-    is_missing = tf.logical_not(side_by_side({"": column}, lambda values: tf.ones_like(values, tf.bool), False))
-    if column.dtype.is_floating:
-        is_missing |= tf.logical_not(tf.math.is_finite(values))
-    return values, is_missing
-
-
-def _with_range(index: tf.Tensor, feature: Feature) -> tf.Tensor:
-    """Lets tf.Transform record how many indices there are, by the one public function that records what it is told."""
-    size = tf.constant(feature.num_indices, tf.int64)
-    return tft.apply_vocabulary(
-        index, tf.constant("no file"), lookup_fn=lambda index, _: (index, size), num_oov_buckets=1
-    )

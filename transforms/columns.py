@@ -5,8 +5,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
+import tensorflow_transform as tft
 
-__all__ = ["MISSING_MARK", "NumberUse", "numbers", "raw_column", "refuse_missing", "side_by_side", "tokens"]
+__all__ = [
+    "MISSING_MARK",
+    "NumberUse",
+    "dense_column",
+    "numbers",
+    "raw_column",
+    "refuse_missing",
+    "side_by_side",
+    "tokens",
+    "with_num_values",
+]
 
 # Stands for a missing value among tokens: it has line breaks, as no token of a vocabulary has.
 MISSING_MARK = "\nlockstep: missing\n"
@@ -85,6 +96,24 @@ def side_by_side(columns: Mapping[str, Any], convert: Callable[[tf.Tensor], tf.T
             dense.append(tf.reshape(convert(column), [-1, 1]))
     matrix = tf.concat(dense, axis=1)
     return tf.ensure_shape(matrix, [None, len(dense)])
+
+
+def dense_column(column: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns a column's values and which are missing, both [batch, 1]; a value is anything where it is missing."""
+    empty = "" if column.dtype == tf.string else tf.constant(0, column.dtype)
+    values = side_by_side({"": column}, lambda values: values, empty)
+    is_missing = tf.logical_not(side_by_side({"": column}, lambda values: tf.ones_like(values, tf.bool), False))
+    if column.dtype.is_floating:
+        is_missing |= tf.logical_not(tf.math.is_finite(values))
+    return values, is_missing
+
+
+def with_num_values(index: tf.Tensor, num_values: int) -> tf.Tensor:
+    """Lets tf.Transform record how many indices there are, by the one public function that records what it is told."""
+    size = tf.constant(num_values, tf.int64)
+    return tft.apply_vocabulary(
+        index, tf.constant("no file"), lookup_fn=lambda index, _: (index, size), num_oov_buckets=1
+    )
 
 
 def refuse_missing(column: str, values: tf.Tensor, is_missing: tf.Tensor) -> tf.Tensor:

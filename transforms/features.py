@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from lockstep.transforms.feature_options import Feature
+from lockstep.transforms.time_options import NUM_VALUES_OF_PART
 
 __all__ = [
+    "DAYS",
     "MISSING_SUFFIX",
     "Feature",
     "Label",
@@ -21,6 +23,8 @@ __all__ = [
 ]
 
 MISSING_SUFFIX = "_missing"
+# Of a timestamp, behind its column: the days since a date.
+DAYS = "days"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -202,10 +206,33 @@ def _construct(cls: Any, key: str, given: Mapping[str, Any]) -> Any:
 
 
 def _outputs(column: str, feature: Feature) -> dict[str, TransformedFeature]:
-    dtype: Literal["float32", "int64"] | None = "int64"
-    if feature.kind in ("numeric", "pass_through"):
-        dtype = "float32" if feature.kind == "numeric" else None
-    outputs = {column: TransformedFeature(column=column, dtype=dtype, num_values=feature.num_indices)}
+    quantity = TransformedFeature(column=column, dtype="float32")
+    outputs: dict[str, TransformedFeature] = {}
+    if feature.kind == "timestamp":
+        outputs = {f"{column}_{name}": output for name, output in _parts_of_time(column, feature).items()}
+    elif feature.kind == "numeric":
+        outputs[column] = quantity
+    elif feature.kind == "pass_through":
+        outputs[column] = TransformedFeature(column=column, dtype=None)
+    else:
+        outputs[column] = TransformedFeature(column=column, dtype="int64", num_values=feature.num_indices)
     if feature.has_indicator:
-        outputs[column + MISSING_SUFFIX] = TransformedFeature(column=column, dtype="float32")
+        outputs[column + MISSING_SUFFIX] = quantity
+    return outputs
+
+
+def _parts_of_time(column: str, feature: Feature) -> dict[str, TransformedFeature]:
+    quantity = TransformedFeature(column=column, dtype="float32")
+    outputs: dict[str, TransformedFeature] = {}
+    for part in feature.parts:
+        num_values = NUM_VALUES_OF_PART.get(part)
+        if num_values is None:
+            outputs[part] = quantity
+        elif feature.cyclic:
+            outputs[f"{part}_sin"] = outputs[f"{part}_cos"] = quantity
+        else:
+            own = int(feature.missing == "indicator")
+            outputs[part] = TransformedFeature(column=column, dtype="int64", num_values=num_values + own)
+    if feature.since is not None:
+        outputs[DAYS] = quantity
     return outputs

@@ -9,6 +9,7 @@ from lockstep.transforms.categories import category_outputs
 from lockstep.transforms.features import from_config, transformed_features
 from lockstep.transforms.labels import label_output, weight_output
 from lockstep.transforms.numbers import number_outputs
+from lockstep.transforms.times import time_numbers, time_outputs
 
 
 def preprocessing_fn(inputs: Mapping[str, Any], custom_config: Mapping[str, Any]) -> dict[str, tf.Tensor]:
@@ -34,6 +35,8 @@ def preprocessing_fn(inputs: Mapping[str, Any], custom_config: Mapping[str, Any]
     outputs = {label.column: label_output(inputs, label)}
     if weight is not None:
         outputs[weight] = weight_output(inputs, weight)
-    outputs |= number_outputs(inputs, features)
+    columns, numbers = time_numbers(inputs, features)
+    outputs |= number_outputs({**inputs, **columns}, {**features, **numbers})
+    outputs |= time_outputs(inputs, features)
     outputs |= category_outputs(inputs, features)
     return outputs

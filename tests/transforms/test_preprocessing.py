@@ -136,6 +136,10 @@ def test_the_transformed_schema_knows_how_many_indices_there_are(preprocessed: t
         "hashed_code": (0, 999),
         "level": (0, 4),
         "level_or_one": (0, 3),
+        "when_hour": (0, 24),
+        "when_weekday": (0, 7),
+        "when_month": (0, 12),
+        "dated_day": (0, 30),
     }
 
 

@@ -1,13 +1,13 @@
 """Training and serving agree bit for bit, for every kind of feature and rows drawn at random."""
 
-from typing import Any
+from typing import Any, get_args
 
 import hypothesis
 import pytest
 from hypothesis import strategies as st
 
 from lockstep.transforms import testing
-from lockstep.transforms.feature_options import OPTIONS_OF_KIND
+from lockstep.transforms.feature_options import OPTIONS_OF_KIND, Part
 from lockstep.transforms.features import Feature, Label
 from tests.transforms.conftest import declared
 
@@ -40,6 +40,16 @@ COLUMNS: dict[str, tuple[Feature, testing.Type, st.SearchStrategy[Any]]] = {
     "hash": (Feature(kind="hash", num_buckets=7), "string", _TEXTS),
     "hash_of_whole": (Feature(kind="hash", num_buckets=10**9, missing="constant", default=7), "int", _INTS),
     "integer": (Feature(kind="integer", num_values=5), "int", st.none() | st.integers(-3, 9)),
+    "timestamp": (
+        Feature(kind="timestamp", parts=get_args(Part), since="2020-01-01", utc_offset="-03:30"),
+        "int",
+        _INTS,
+    ),
+    "timestamp_on_circles": (
+        Feature(kind="timestamp", parts=("minute", "day"), cyclic=True, missing="constant", default=7),
+        "int",
+        _INTS,
+    ),
     "pass_through": (Feature(kind="pass_through"), "float", _FLOATS),
     "pass_through_of_whole": (Feature(kind="pass_through", missing="zero"), "int", _INTS),
     "pass_through_of_text": (Feature(kind="pass_through", missing="constant", default="x"), "string", _TEXTS),
