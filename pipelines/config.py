@@ -128,7 +128,7 @@ class PipelineConfig:
             check_validation(self.train, self.label_kind, self.run_fn is not None)
         except ValueError as e:
             raise ValueError(f"train.{e}") from e
-        transformed_features(self.features, self.label, self.train.weight_column)  # raises where two outputs meet
+        self._check_features()
         try:
             self.evaluate.computed_metrics(self.label_kind)
         except ValueError as e:
@@ -139,6 +139,16 @@ class PipelineConfig:
                     f"data.splits: {split!r} is missing; training needs 'train', evaluation 'eval'; there are"
                     f" {', '.join(map(repr, self.data.splits))}"
                 )
+
+    def _check_features(self) -> None:
+        # Raises where two outputs meet.
+        outputs = transformed_features(self.features, self.label, self.train.weight_column)
+        has_index = any(output.dtype == "int64" for output in outputs.values())
+        if self.features and self.model.build == "factorization_machine" and not has_index:
+            raise ValueError(
+                "model.build: 'factorization_machine' learns from indices, and no feature gives any; declare one of"
+                " kind vocabulary, hash, buckets, integer, cross or list"
+            )
 
     def _check_run_fn(self) -> None:
         if self.run_fn is None:

@@ -20,7 +20,7 @@ from lockstep.components.transform.component import Transform
 from lockstep.pipelines.config import BeamOptions, PipelineConfig
 from lockstep.pipelines.kubeflow.options import KubeflowOptions
 from lockstep.pipelines.run_files import RootFiles
-from lockstep.transforms.features import to_config
+from lockstep.transforms.features import source_columns, to_config
 
 _BUILT_IN_PREPROCESSING = "lockstep.transforms.preprocessing.preprocessing_fn"
 _RUNNERS = {
@@ -84,7 +84,7 @@ def build_pipeline(config: PipelineConfig, site: Site) -> tfx_pipeline.Pipeline:
     example_gen = ExampleGen(
         data=config.data,
         # A function of the user's may take any columns and make the label of others: TFX tells what it misses.
-        required_columns=tuple(dict.fromkeys((*config.features, *config.evaluate.slices))),
+        required_columns=tuple(dict.fromkeys((*source_columns(config.features), *config.evaluate.slices))),
         complete_columns=config.label_columns if config.features else (),
         weight_column=config.train.weight_column if config.features else None,
         complete_if_present=() if config.features else config.label_columns,

@@ -11,18 +11,23 @@ from lockstep.transforms.feature_options import Feature
 from lockstep.transforms.time_options import NUM_VALUES_OF_PART
 
 __all__ = [
+    "COUNT_SUFFIX",
     "DAYS",
     "MISSING_SUFFIX",
     "Feature",
     "Label",
     "TransformedFeature",
+    "crossed_outputs",
     "from_config",
+    "source_columns",
     "to_config",
     "transformed_features",
     "vocabulary_name",
 ]
 
 MISSING_SUFFIX = "_missing"
+# Of indices padded to one length: how many of a row are no padding. The built-in models look for it.
+COUNT_SUFFIX = "_count"
 # Of a timestamp, behind its column: the days since a date.
 DAYS = "days"
 
@@ -104,19 +109,22 @@ class Label:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TransformedFeature:
-    """One output of the declared features: dense, of shape [batch, 1].
+    """One output of the declared features, dense.
 
     Args:
-      column: The raw column that it is made from.
+      column: The key of the feature that it is made by: its raw column, or the name of a cross.
       dtype: ``float32`` for a quantity, ``int64`` for an index; None is the column's own, of ``pass_through``.
       num_values: How many different indices there are; None for a quantity, and for a vocabulary, whose size is known
         only after the analysis: it is the number of tokens of `vocabulary_name`, plus ``num_oov``, plus 1 where missing
-        values have an index. It stands in the transformed schema as the integer domain of this feature.
+        values have an index (and plus 1 for padding). It stands in the transformed schema as the integer domain of this
+        feature.
+      shape: Without the batch dimension.
     """
 
     column: str
     dtype: Literal["float32", "int64"] | None
     num_values: int | None = None
+    shape: tuple[int, ...] = (1,)
 
 
 def transformed_features(
@@ -157,7 +165,54 @@ def transformed_features(
                     " that; remove the feature, or weigh by a copy of the column under another name"
                 )
             outputs[name] = output
+    _check_sources(features, label)
     return outputs
+
+
+def crossed_outputs(features: Mapping[str, Feature]) -> dict[str, TransformedFeature]:
+    """Returns the outputs whose index a cross takes, by name; of any other name it takes the raw column."""
+    return {
+        name: output
+        for column, feature in features.items()
+        if feature.kind in ("buckets", "timestamp")
+        for name, output in _outputs(column, feature).items()
+        if output.num_values is not None
+    }
+
+
+def source_columns(features: Mapping[str, Feature]) -> list[str]:
+    """Returns the raw columns that features are made of, each once."""
+    known = crossed_outputs(features)
+    sources: list[str] = []
+    for name, feature in features.items():
+        if feature.kind == "cross":
+            sources += [known[column].column if column in known else column for column in feature.columns]
+        else:
+            sources += [name] if feature.weights is None else [name, feature.weights]
+    return list(dict.fromkeys(sources))
+
+
+def _check_sources(features: Mapping[str, Feature], label: Label | None) -> None:
+    known = crossed_outputs(features)
+    for name, feature in features.items():
+        key = "columns" if feature.kind == "cross" else "weights"
+        for column in (*feature.columns, *filter(None, [feature.weights])):
+            if label is not None and column == label.column:
+                raise ValueError(
+                    f"features.{name}.{key}: {column!r} is label.column too, so that the model would be given the"
+                    " answer; name another one"
+                )
+            other = features.get(column)
+            if feature.kind == "cross" and column not in known and other and other.kind in _UNCROSSED:
+                outputs = " or ".join(_outputs(column, other)) if other.kind == "timestamp" else ""
+                remedy = f"name one of its outputs that are indices: {outputs}" if outputs else "name another one"
+                raise ValueError(
+                    f"features.{name}.columns: {column!r}, of kind {other.kind!r}, has no index to cross; {remedy}"
+                )
+
+
+# Of these there is not one value a row that could be crossed.
+_UNCROSSED = ("cross", "text", "list", "timestamp")
 
 
 def vocabulary_name(column: str) -> str:
@@ -212,6 +267,8 @@ def _outputs(column: str, feature: Feature) -> dict[str, TransformedFeature]:
         outputs = {f"{column}_{name}": output for name, output in _parts_of_time(column, feature).items()}
     elif feature.kind == "numeric":
         outputs[column] = quantity
+    elif feature.kind in ("text", "list"):
+        outputs = _outputs_of_tokens(column, feature)
     elif feature.kind == "pass_through":
         outputs[column] = TransformedFeature(column=column, dtype=None)
     else:
@@ -236,3 +293,11 @@ def _parts_of_time(column: str, feature: Feature) -> dict[str, TransformedFeatur
     if feature.since is not None:
         outputs[DAYS] = quantity
     return outputs
+
+
+def _outputs_of_tokens(column: str, feature: Feature) -> dict[str, TransformedFeature]:
+    if feature.output != "indices":
+        return {column: TransformedFeature(column=column, dtype="float32", shape=(feature.dense_width,))}
+    width = feature.max_tokens or feature.max_values or 0
+    index = TransformedFeature(column=column, dtype="int64", num_values=feature.num_indices, shape=(width,))
+    return {column: index, column + COUNT_SUFFIX: TransformedFeature(column=column, dtype="float32")}

@@ -6,9 +6,12 @@ from typing import Any
 import tensorflow as tf
 
 from lockstep.transforms.categories import category_outputs
+from lockstep.transforms.crosses import cross_outputs
 from lockstep.transforms.features import from_config, transformed_features
 from lockstep.transforms.labels import label_output, weight_output
+from lockstep.transforms.lists import list_outputs
 from lockstep.transforms.numbers import number_outputs
+from lockstep.transforms.texts import text_outputs
 from lockstep.transforms.times import time_numbers, time_outputs
 
 
@@ -18,13 +21,14 @@ def preprocessing_fn(inputs: Mapping[str, Any], custom_config: Mapping[str, Any]
     The same graph serves: without the label's raw columns the label is left out of what the exported layer returns.
 
     Args:
-      inputs: Raw columns by name: sparse (at most one value a row), ragged or dense; float32, int64 or string.
+      inputs: Raw columns by name: sparse (at most one value a row, but for lists), ragged or dense; float32, int64 or
+        string.
       custom_config: What `lockstep.transforms.features.to_config` returns.
 
     Returns:
-      Dense tensors of shape [batch, 1]: the outputs of `lockstep.transforms.features.transformed_features`, and the
-      label (float32, of ``multiclass`` int64) under the name of its column; the weights of records, if there are any,
-      likewise, NaN where missing.
+      Dense tensors, of shape [batch, 1] but for texts and lists: the outputs of
+      `lockstep.transforms.features.transformed_features`, and the label (float32, of ``multiclass`` int64) under the
+      name of its column; the weights of records, if there are any, likewise, NaN where missing.
 
     Raises:
       ValueError: An invalid configuration, a column without a value in any row of the training split, or one of a type
@@ -39,4 +43,7 @@ def preprocessing_fn(inputs: Mapping[str, Any], custom_config: Mapping[str, Any]
     outputs |= number_outputs({**inputs, **columns}, {**features, **numbers})
     outputs |= time_outputs(inputs, features)
     outputs |= category_outputs(inputs, features)
+    outputs |= text_outputs(inputs, features)
+    outputs |= list_outputs(inputs, features)
+    outputs |= cross_outputs(inputs, features, outputs)
     return outputs

@@ -21,7 +21,8 @@ from tfx_bsl.public import tfxio
 __all__ = ["Preprocessed", "Preprocessing", "Row", "Type", "assert_no_skew", "run_preprocessing"]
 
 Preprocessing = Callable[[dict[str, Any]], Mapping[str, Any]]
-Row = Mapping[str, int | float | str | bytes | None]
+_Value = int | float | str | bytes
+Row = Mapping[str, _Value | Sequence[_Value] | None]
 Type = Literal["int", "float", "string"]
 
 _DTYPES: Mapping[Type, Any] = {"int": tf.int64, "float": tf.float32, "string": tf.string}
@@ -72,7 +73,8 @@ def run_preprocessing(
     Args:
       preprocessing: A function with TFX's signature that returns dense features; bind further arguments with
         `functools.partial`.
-      rows: Raw rows, at least one: a value, or None, for each column; a column may be absent from a row.
+      rows: Raw rows, at least one: a value, a list of values, or None, for each column; a column may be absent from a
+        row.
       output_dir: Where the transform graph is written, an empty or absent folder; None takes a new temporary one, which
         stays.
       types: Types of raw columns; by default ``float`` if a value of the column is a float, ``int`` if all are
@@ -153,10 +155,8 @@ def _column_types(rows: Sequence[Row], declared: Mapping[str, Type]) -> dict[str
     for row in rows:
         for name, value in row.items():
             found = values.setdefault(name, set())
-            if value is not None:
-                found.add(
-                    "string" if isinstance(value, str | bytes) else "float" if isinstance(value, float) else "int"
-                )
+            for one in _as_list(value):
+                found.add("string" if isinstance(one, str | bytes) else "float" if isinstance(one, float) else "int")
     types: dict[str, Type] = dict(declared)
     for name, found in values.items():
         if name in declared:
@@ -176,16 +176,23 @@ def _serialize(rows: Sequence[Row], spec: Mapping[str, Any]) -> list[bytes]:
 def _to_example(row: Row, spec: Mapping[str, Any]) -> tf.train.Example:
     example = tf.train.Example()
     for name, value in row.items():
-        if value is None or name not in spec:
+        values = _as_list(value)
+        if not values or name not in spec:
             continue
         feature = example.features.feature[name]
         if spec[name].dtype == tf.string:
-            feature.bytes_list.value.append(value.encode() if isinstance(value, str) else value)
+            feature.bytes_list.value.extend(one.encode() if isinstance(one, str) else one for one in values)
         elif spec[name].dtype == tf.int64:
-            feature.int64_list.value.append(value)
+            feature.int64_list.value.extend(values)
         else:
-            feature.float_list.value.append(value)
+            feature.float_list.value.extend(values)
     return example
+
+
+def _as_list(value: _Value | Sequence[_Value] | None) -> list[Any]:
+    if value is None:
+        return []
+    return [value] if isinstance(value, int | float | str | bytes) else list(value)
 
 
 def _record_batches(rows: Sequence[Row], spec: Mapping[str, Any]) -> tuple[list[pa.RecordBatch], Any]:

@@ -39,6 +39,7 @@ def factorization_machine(inputs: "ModelInputs", parameters: FactorizationParame
     import keras
 
     from lockstep.components.trainer.embeddings import SplitEmbedding
+    from lockstep.components.trainer.models import num_places
 
     if inputs.label_kind == "multiclass":
         raise ConfigurationError(
@@ -46,15 +47,19 @@ def factorization_machine(inputs: "ModelInputs", parameters: FactorizationParame
             " mlp, linear, or a model of your own"
         )
     tensors: dict[str, Any] = {}
-    indices, quantities, offset = [], [], 0
+    indices, are_values, quantities, offset = [], [], [], 0
+    places = num_places(inputs)
     for number, (name, feature) in enumerate(inputs.features.items()):
         if feature.dtype == "string":
             raise ConfigurationError(f"feature {name!r}: the built-in models take numbers, this is text")
         tensors[name] = keras.Input(shape=feature.shape, dtype=feature.dtype, name=f"input_{number}")
         if feature.num_values is None:
-            quantities.append(keras.layers.Flatten()(keras.ops.cast(tensors[name], "float32")))
+            quantities.append(keras.layers.Flatten()(keras.ops.cast(tensors[name], "float32") / places.get(name, 1.0)))
         else:
-            indices.append(keras.layers.Flatten()(tensors[name]) + (offset - feature.first_value))
+            index = keras.layers.Flatten()(tensors[name])
+            indices.append(index + (offset - feature.first_value))
+            is_value = keras.ops.not_equal(index, 0) if feature.count else keras.ops.ones_like(index)
+            are_values.append(keras.ops.cast(is_value, "float32"))
             offset += feature.num_values
     if not indices:
         raise ConfigurationError("features: factorization_machine needs one of kind vocabulary or buckets, or more")
@@ -63,6 +68,9 @@ def factorization_machine(inputs: "ModelInputs", parameters: FactorizationParame
     normal = keras.initializers.RandomNormal(stddev=0.1)
     vectors = SplitEmbedding(offset, parameters.dim, embeddings_initializer=normal, name="vectors", **split)(joined)
     weights = SplitEmbedding(offset, 1, embeddings_initializer="zeros", name="weights", **split)(joined)
+    if places:  # what is padding adds nothing, alone or in pairs
+        mask = keras.ops.expand_dims(keras.ops.concatenate(are_values, axis=1), -1)
+        vectors, weights = vectors * mask, weights * mask
     # All pairs at once: half of (the square of the sum less the sum of the squares).
     squares = keras.ops.square(keras.ops.sum(vectors, axis=1)) - keras.ops.sum(keras.ops.square(vectors), axis=1)
     score = 0.5 * keras.ops.sum(squares, axis=1, keepdims=True) + keras.ops.sum(weights, axis=1)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tensorflow_transform.output_wrapper import TFTransformOutput
 
 _NUM_NAME_CHARACTERS = 40
+# What the feature is called that says how many indices of a row are no padding, behind the name of the indices.
+_COUNT_SUFFIX = "_count"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,6 +36,9 @@ class FeatureInput:
       num_values: For an index (of a bucket, of a vocabulary, ...): how many different values there are. None for a
         quantity, and for an integer of unknown range.
       first_value: The smallest index: 0, but for vocabularies whose default value is -1.
+      count: Of indices of which 0 is padding: the feature that holds how many of a row are none. That is so for an
+        index feature of shape (n,) beside a float32 feature of shape (1,) named like it with ``_count`` behind, as
+        declared texts and lists are. The built-in models take the mean of what is no padding. None for all others.
     """
 
     dtype: str
@@ -41,6 +46,7 @@ class FeatureInput:
     layout: Literal["dense", "sparse", "ragged"] = "dense"
     num_values: int | None = None
     first_value: int = 0
+    count: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -187,6 +193,12 @@ def model_inputs(
     features = {}
     for name in sorted(set(spec) - {label, weight}):
         features[name] = _feature_input(name, spec[name], domains.get(name))
+    for name, feature in features.items():
+        count = features.get(name + _COUNT_SUFFIX)
+        is_index = feature.num_values is not None and feature.first_value == 0 and feature.layout == "dense"
+        is_counted = count is not None and (count.dtype, count.shape) == ("float32", (1,))
+        if is_index and is_counted and len(feature.shape) == 1:
+            features[name] = dataclasses.replace(feature, count=name + _COUNT_SUFFIX)
     return ModelInputs(
         features=features, label_kind=label_kind, parameters=dict(parameters or {}), num_classes=num_classes
     )
@@ -280,6 +292,7 @@ def _encode(inputs: ModelInputs, embedding_dim: Callable[[int], int]) -> tuple[d
         raise ConfigurationError("features: a model needs at least one; declare the columns that it shall learn from")
     tensors: dict[str, Any] = {}
     encoded: list[Any] = []
+    places = num_places(inputs)
     for number, (name, feature) in enumerate(inputs.features.items()):
         if feature.layout != "dense":
             raise ConfigurationError(
@@ -293,8 +306,16 @@ def _encode(inputs: ModelInputs, embedding_dim: Callable[[int], int]) -> tuple[d
             )
         layer_name = _layer_name(number, name)
         tensors[name] = keras.Input(shape=feature.shape, dtype=feature.dtype, name=f"input_{layer_name}")
-        encoded.append(_encode_one(feature, tensors[name], embedding_dim, f"embed_{layer_name}"))
+        tensor = tensors[name] / places[name] if name in places else tensors[name]
+        encoded.append(_encode_one(feature, tensor, embedding_dim, f"embed_{layer_name}"))
     return tensors, encoded
+
+
+def num_places(inputs: ModelInputs) -> dict[str, float]:
+    """Returns the features that count indices beside padding, and how many they can count."""
+    return {
+        feature.count: float(feature.shape[0] or 1) for feature in inputs.features.values() if feature.count is not None
+    }
 
 
 def _encode_one(feature: FeatureInput, tensor: Any, embedding_dim: Callable[[int], int], layer_name: str) -> Any:
@@ -306,6 +327,11 @@ def _encode_one(feature: FeatureInput, tensor: Any, embedding_dim: Callable[[int
         index = tensor - feature.first_value if feature.first_value else tensor
         dim = embedding_dim(feature.num_values)
         values = keras.layers.Embedding(feature.num_values, dim, name=layer_name)(index)
+        if feature.count is not None:
+            # In float32, since half precision cannot add up a long text. Without any word it is zeros.
+            is_value = keras.ops.expand_dims(keras.ops.cast(keras.ops.not_equal(index, 0), "float32"), -1)
+            total = keras.ops.sum(keras.ops.cast(values, "float32") * is_value, axis=1)
+            values = total / keras.ops.maximum(keras.ops.sum(is_value, axis=1), 1.0)
     return values if len(values.shape) == 2 else keras.layers.Reshape((-1,))(values)
 
 

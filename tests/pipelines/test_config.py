@@ -129,6 +129,23 @@ def test_every_example_is_valid(name: str, tmp_path: pathlib.Path) -> None:
             ["model.build=mpl"],
             "model.build: 'mpl' is not allowed; give one of mlp, linear, factorization_machine, or module",
         ),
+        (
+            MINIMAL,
+            ["model.build=factorization_machine", "features={x: {kind: numeric}}"],
+            "model.build: 'factorization_machine' learns from indices, and no feature gives any; declare one of kind",
+        ),
+        (MINIMAL, ["features.x={kind: timestamp, parts: [hours]}"], "features.x.parts.0: 'hours' is not allowed; give"),
+        (MINIMAL, ["features.x={kind: cross, columns: [y, z], num_buckets: 9}"], "features.x.columns: 'y' is label.co"),
+        (
+            MINIMAL,
+            ["features.x={kind: text, output: counts, top_k: 99999}"],
+            "features.x.top_k: `output: counts` would",
+        ),
+        (
+            MINIMAL,
+            ["features.x={kind: list, max_values: 1, ngrams: [1, 2]}"],
+            "features.x.ngrams: (1, 2) has no effect",
+        ),
         (MINIMAL, ["data.path=~nosuchuser/x.csv"], "~nosuchuser/x.csv: "),
         (MINIMAL, ["train.steps=" + "[" * 5000], "--set train.steps="),
         (MINIMAL + "true: 1\n", [], "not valid YAML: while reading a mapping"),

@@ -51,15 +51,32 @@ FEATURES: Mapping[str, Feature] = {
     ),
     "turning": Feature(kind="timestamp", parts=("hour",), cyclic=True),
     "dated": Feature(kind="timestamp", parts=("day",), missing="constant", default="2024-01-31T23:00:00-00:30"),
+    "crossed": Feature(kind="cross", columns=("code", "bucket_of_edges", "when_hour"), num_buckets=1000),
+    "crossed_text": Feature(
+        kind="cross", columns=("same_text", "text"), num_buckets=1000, missing="constant", default=""
+    ),
+    "words": Feature(kind="text", max_tokens=4, num_oov=2, min_frequency=11),
+    "pairs": Feature(kind="text", output="counts", ngrams=(1, 2), split="whitespace", lower=False, top_k=6),
+    "weighed": Feature(kind="text", output="tf_idf", top_k=4, missing="zero"),
+    "words_of_nothing": Feature(kind="text", max_tokens=2),
+    "tags": Feature(kind="list", max_values=3),
+    "numbers": Feature(kind="list", max_values=2, num_buckets=50, missing="constant", default=7),
+    "shares": Feature(kind="list", output="multi_hot", weights="share", top_k=3),
+    "hot": Feature(kind="list", output="multi_hot", num_buckets=5, missing="zero"),
     "same": Feature(kind="pass_through"),
     "same_text": Feature(kind="pass_through", missing="zero"),
     "same_number": Feature(kind="pass_through", missing="constant", default=-1),
 }
 LABEL = Label(column="tips", threshold=0.2, relative_to="fare")
-TYPES: Mapping[str, testing.Type] = {"nothing": "float", "bucket_of_nothing": "int", "text_of_nothing": "string"}
+TYPES: Mapping[str, testing.Type] = {
+    "nothing": "float",
+    "bucket_of_nothing": "int",
+    "text_of_nothing": "string",
+    "words_of_nothing": "string",
+}
 
 # 80 rows, more than the 64 that make a batch: every column repeats these values.
-VALUES: Mapping[str, list[int | float | str | bytes | None]] = {
+VALUES: Mapping[str, list[Any]] = {
     "number": [1.0, 2.0, None, NAN, INF, -INF, 3.0, 4.0],
     "whole": [1, 2, 3, 4, None, 5, 6, 7],
     # 0.1 has no exact sum: only arithmetic relative to one of the values finds no deviation at all.
@@ -90,6 +107,15 @@ VALUES: Mapping[str, list[int | float | str | bytes | None]] = {
     "hashed_code": [7, -7, None, 2**63 - 1],
     "level": [0, 2, 3, -1, None],
     "level_or_one": [0, 2, 3, -(2**63), None],
+    "words": ["Big, BIG dog!", "É é, dog", "", None, "dog " * 9, "no\u00a0-\tcat\n", "...", b"\xff big"],
+    "pairs": ["a b a", "a B", None, "", "a"],
+    "weighed": ["a a b", "b", "", None, "a, c"],
+    "words_of_nothing": [None],
+    "tags": [["a", "b"], ["a"], [], None, ["b", "", "c", "a"]],
+    "numbers": [[1, -1, 2**63 - 1], [7], None, []],
+    "shares": [["x", "y", "x"], ["x"], None, ["z", "new\nline"]],
+    "share": [[0.5, 2.0, 0.25], [1.0], None, [-1.0, 4.0]],
+    "hot": [["p", "p", "q"], [], ["r"]],
     # The last is a leap day's 23:00, in 2024.
     "when": [0, -1, None, 1_709_247_600],
     "turning": [0, -1, None, 6 * 3600],

@@ -3,12 +3,13 @@
 import dataclasses
 import json
 import re
-from typing import Any
+from typing import Any, get_args
 
 import hypothesis
 import pytest
 from hypothesis import strategies as st
 
+from lockstep.transforms.feature_kinds import Part
 from lockstep.transforms.features import (
     Feature,
     Label,
@@ -36,6 +37,14 @@ _FEATURES = st.one_of(
     st.builds(Feature, kind=st.just("vocabulary"), top_k=st.integers(1, 10**9), num_oov=st.integers(1, 100)),
     st.builds(Feature, kind=st.just("hash"), num_buckets=st.integers(2, 10**9), **_DEFAULTS),
     st.builds(Feature, kind=st.just("integer"), num_values=st.integers(1, 10**9)),
+    st.builds(
+        Feature,
+        kind=st.just("timestamp"),
+        parts=st.sets(st.sampled_from(get_args(Part)), min_size=1).map(sorted),
+        since=st.none() | st.dates().map(str),
+    ),
+    st.builds(Feature, kind=st.just("text"), max_tokens=st.integers(1, 100), ngrams=st.just((1, 2))),
+    st.builds(Feature, kind=st.just("list"), output=st.just("multi_hot"), num_buckets=st.integers(2, 100)),
     st.builds(Feature, kind=st.just("pass_through"), missing=st.just("constant"), default=st.text()),
 )
 _LABELS = st.one_of(
@@ -69,7 +78,7 @@ _LABELS = st.one_of(
         ({"kind": "integer"}, "num_values: required for kind 'integer', but not given"),
         (
             {"kind": "numeric", "num_oov": 2},
-            "num_oov: 2 has no effect on kind 'numeric', only on vocabulary; remove it",
+            "num_oov: 2 has no effect on kind 'numeric', only on vocabulary, text, list; remove it",
         ),
         (
             {"kind": "vocabulary", "clip": (0.0, 1.0)},

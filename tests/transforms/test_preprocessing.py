@@ -12,17 +12,20 @@ from tests.transforms.conftest import FEATURES, INF, LABEL, NAN, ROWS, TYPES, fi
 LABEL_COLUMNS = ["tips"]
 
 
-def test_outputs_are_those_declared_dense_and_one_wide(preprocessed: testing.Preprocessed) -> None:
-    """[rows, 1], with the declared types; the label is float32 under the name of its column."""
+def test_outputs_are_those_declared_and_dense(preprocessed: testing.Preprocessed) -> None:
+    """With the declared types and shapes; the label is float32 under the name of its column."""
     own = {"same": "int64", "same_text": "object", "same_number": "float32"}
     expected = {name: output.dtype or own[name] for name, output in transformed_features(FEATURES, LABEL).items()}
     assert {name: str(values.dtype) for name, values in preprocessed.features.items()} == {
         **expected,
         "tips": "float32",
     }
-    assert {values.shape for values in preprocessed.features.values()} == {(len(ROWS), 1)}
+    shapes = {name: output.shape for name, output in transformed_features(FEATURES, LABEL).items()} | {"tips": (1,)}
+    assert {name: values.shape[1:] for name, values in preprocessed.features.items()} == shapes
+    assert {len(values) for values in preprocessed.features.values()} == {len(ROWS)}
     spec = preprocessed.transform_output.transformed_feature_spec()
-    assert {(type(feature), tuple(feature.shape)) for feature in spec.values()} == {(tf.io.FixedLenFeature, (1,))}
+    assert {type(feature) for feature in spec.values()} == {tf.io.FixedLenFeature}
+    assert {name: tuple(feature.shape) for name, feature in spec.items()} == shapes
 
 
 def test_numbers_are_scaled_by_the_values_that_are_present(preprocessed: testing.Preprocessed) -> None:
@@ -140,6 +143,14 @@ def test_the_transformed_schema_knows_how_many_indices_there_are(preprocessed: t
         "when_weekday": (0, 7),
         "when_month": (0, 12),
         "dated_day": (0, 30),
+        "crossed": (0, 1000),
+        "crossed_text": (0, 999),
+        # Padding, three words, two for others, one for missing texts.
+        "words": (0, 6),
+        # Padding, the line that stands for the empty vocabulary, one for others, one for missing texts.
+        "words_of_nothing": (0, 3),
+        "tags": (0, 5),
+        "numbers": (0, 50),
     }
 
 
@@ -173,7 +184,8 @@ def test_a_label_with_a_missing_part_is_not_a_number(preprocessed: testing.Prepr
 
 def test_an_empty_batch_stays_empty(preprocessed: testing.Preprocessed) -> None:
     """Beam and servers may send one."""
-    assert {values.shape for values in preprocessed.serve([]).values()} == {(0, 1)}
+    trained = {name: (0, *values.shape[1:]) for name, values in preprocessed.features.items()}
+    assert {name: values.shape for name, values in preprocessed.serve([]).items()} == trained
 
 
 def test_a_second_value_in_a_row_is_refused(preprocessed: testing.Preprocessed) -> None:
