@@ -7,8 +7,9 @@ import tensorflow as tf
 
 from lockstep.transforms.columns import raw_column, refuse_missing
 from lockstep.transforms.feature_options import Feature
-from lockstep.transforms.features import COUNT_SUFFIX, MISSING_SUFFIX
-from lockstep.transforms.token_lists import list_vocabulary, padded_indices, sums_by_token
+from lockstep.transforms.features import COUNT_SUFFIX, MISSING_SUFFIX, vocabulary_name
+from lockstep.transforms.token_lists import padded_indices, sums_by_token
+from lockstep.transforms.vocabularies import VocabularyOptions, analyze_tokens
 
 __all__ = ["list_outputs"]
 
@@ -23,14 +24,37 @@ def list_outputs(inputs: Mapping[str, Any], features: Mapping[str, Feature]) -> 
     Raises:
       ValueError: A column has a type that its kind cannot use, or is not there.
     """
+    lists = {name: _tokens(inputs, name, feature) for name, feature in features.items() if feature.kind == "list"}
+    looked_up = {name: tokens for name, (tokens, _, _) in lists.items() if features[name].num_buckets is None}
+    vocabularies: dict[str, tf.Tensor] = {}
+    if looked_up:
+        options = [
+            VocabularyOptions(
+                name=vocabulary_name(name), top_k=features[name].top_k, min_frequency=features[name].min_frequency
+            )
+            for name in looked_up
+        ]
+        found = analyze_tokens([tokens.flat_values for tokens in looked_up.values()], options)
+        vocabularies = dict(zip(looked_up, found, strict=True))
     outputs: dict[str, tf.Tensor] = {}
-    for name, feature in features.items():
-        if feature.kind == "list":
-            outputs |= _of_list(inputs, name, feature)
+    for name, (tokens, amounts, is_missing) in lists.items():
+        feature, vocabulary = features[name], vocabularies.get(name)
+        if feature.output == "indices":
+            outputs[name], outputs[name + COUNT_SUFFIX] = padded_indices(
+                feature, tokens, is_missing, vocabulary, feature.max_values or 0
+            )
+            continue
+        sums = sums_by_token(feature, tokens, vocabulary, amounts)
+        outputs[name] = tf.minimum(sums, 1.0) if amounts is None else sums
+        if feature.has_indicator:
+            outputs[name + MISSING_SUFFIX] = tf.cast(is_missing, tf.float32)
     return outputs
 
 
-def _of_list(inputs: Mapping[str, Any], name: str, feature: Feature) -> dict[str, tf.Tensor]:
+def _tokens(
+    inputs: Mapping[str, Any], name: str, feature: Feature
+) -> tuple[tf.RaggedTensor, tf.Tensor | None, tf.Tensor]:
+    """Returns the values as text [batch, (values)], their weights [values of the batch], and which rows have none."""
     values = _ragged(raw_column(inputs, f"features.{name}", name))
     if values.dtype.is_floating:
         raise ValueError(
@@ -45,15 +69,7 @@ def _of_list(inputs: Mapping[str, Any], name: str, feature: Feature) -> dict[str
     elif feature.default is not None:
         tokens = _filled(tokens, is_missing, tf.constant(str(feature.default)))
         amounts = None if amounts is None else _filled(amounts, is_missing, tf.constant(1.0))
-    vocabulary = list_vocabulary(name, feature, tokens)
-    if feature.output == "indices":
-        index, count = padded_indices(feature, tokens, is_missing, vocabulary, feature.max_values or 0)
-        return {name: index, name + COUNT_SUFFIX: count}
-    sums = sums_by_token(feature, tokens, vocabulary, None if amounts is None else amounts.values)
-    outputs = {name: tf.minimum(sums, 1.0) if amounts is None else sums}
-    if feature.has_indicator:
-        outputs[name + MISSING_SUFFIX] = tf.cast(is_missing, tf.float32)
-    return outputs
+    return tokens, None if amounts is None else amounts.values, is_missing
 
 
 def _weights(inputs: Mapping[str, Any], name: str, column: str, tokens: tf.RaggedTensor) -> tf.RaggedTensor:

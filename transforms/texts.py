@@ -8,8 +8,8 @@ import tensorflow_transform as tft
 
 from lockstep.transforms.columns import dense_column, raw_column, refuse_missing
 from lockstep.transforms.feature_options import Feature
-from lockstep.transforms.features import COUNT_SUFFIX, MISSING_SUFFIX
-from lockstep.transforms.token_lists import list_vocabulary, padded_indices, sums_by_token
+from lockstep.transforms.features import COUNT_SUFFIX, MISSING_SUFFIX, vocabulary_name
+from lockstep.transforms.token_lists import padded_indices, sums_by_token
 
 __all__ = ["split_texts", "text_outputs"]
 
@@ -64,7 +64,14 @@ def _of_text(name: str, feature: Feature, raw: Any) -> dict[str, tf.Tensor]:
     if feature.missing != "indicator":
         is_missing = tf.zeros_like(is_missing)
     tokens = split_texts(feature, texts[:, 0])
-    vocabulary = list_vocabulary(name, feature, tokens)
+    # By tf.Transform's own analyzer, which spreads its counts over Beam's workers: words, and runs of them, may be more
+    # than fit into the memory of one.
+    vocabulary = tft.vocabulary(
+        tokens.flat_values,
+        top_k=feature.top_k,
+        frequency_threshold=feature.min_frequency if feature.min_frequency > 1 else None,
+        vocab_filename=vocabulary_name(name),
+    )
     if feature.output == "indices":
         index, count = padded_indices(feature, tokens, is_missing, vocabulary, feature.max_tokens or 0)
         return {name: index, name + COUNT_SUFFIX: count}

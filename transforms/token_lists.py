@@ -5,36 +5,14 @@ import tensorflow_transform as tft
 
 from lockstep.transforms.columns import MISSING_MARK, with_num_values
 from lockstep.transforms.feature_options import Feature
-from lockstep.transforms.features import vocabulary_name
 from lockstep.transforms.vocabularies import vocabulary_table
 
-__all__ = ["PADDING", "list_vocabulary", "padded_indices", "sums_by_token"]
+__all__ = ["PADDING", "padded_indices", "sums_by_token"]
 
 # The index where a row has no further token.
 PADDING = 0
 # Stands there before tokens are looked up: it has line breaks, as no token of a vocabulary has.
 _PADDING_MARK = "\nlockstep: padding\n"
-
-
-def list_vocabulary(name: str, feature: Feature, tokens: tf.RaggedTensor) -> tf.Tensor | None:
-    """Returns the path of the vocabulary, as `tft.apply_vocabulary` takes it; None for a feature that hashes.
-
-    By tf.Transform's own analyzer, which spreads its counts over Beam's workers: words, and runs of them, may be more
-    than fit into the memory of one.
-
-    Args:
-      name: The column.
-      feature: How it is declared.
-      tokens: string [batch, (tokens)].
-    """
-    if feature.num_buckets is not None:
-        return None
-    return tft.vocabulary(
-        tokens.flat_values,
-        top_k=feature.top_k,
-        frequency_threshold=feature.min_frequency if feature.min_frequency > 1 else None,
-        vocab_filename=vocabulary_name(name),
-    )
 
 
 def padded_indices(
@@ -49,7 +27,7 @@ def padded_indices(
       feature: How the column is declared.
       tokens: string [batch, (tokens)]; those beyond ``width`` are cut off.
       is_missing: bool [batch, 1], of rows without tokens.
-      vocabulary: Of `list_vocabulary`.
+      vocabulary: Path, as `tft.apply_vocabulary` takes it; None for a feature that hashes.
       width: Places of a row.
     """
     has_own = feature.missing == "indicator"
@@ -72,10 +50,10 @@ def padded_indices(
         table, size = vocabulary_table(
             vocabulary_file, lambda lines: tf.lookup.StaticVocabularyTable(lines, feature.num_oov)
         )
-        return place(table.lookup(column), size), size + 1 + has_own
+        return tf.ensure_shape(place(table.lookup(column), size), [None, width]), size + 1 + has_own
 
     index = tft.apply_vocabulary(marked, vocabulary, num_oov_buckets=feature.num_oov, lookup_fn=look_up)
-    return tf.ensure_shape(index, [None, width]), tf.cast(count, tf.float32)
+    return index, tf.cast(count, tf.float32)
 
 
 def sums_by_token(
@@ -86,7 +64,7 @@ def sums_by_token(
     Args:
       feature: How the column is declared.
       tokens: string [batch, (tokens)].
-      vocabulary: Of `list_vocabulary`.
+      vocabulary: Path, as `tft.apply_vocabulary` takes it; None for a feature that hashes.
       amounts: float32 [tokens of the batch]; None is 1 each.
     """
     flat = tokens.flat_values

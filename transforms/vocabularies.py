@@ -48,11 +48,12 @@ class VocabularyOptions:
     min_frequency: int = 1
 
 
-def analyze_tokens(tokens: tf.Tensor, options: Sequence[VocabularyOptions]) -> list[tf.Tensor]:
+def analyze_tokens(tokens: tf.Tensor | Sequence[tf.Tensor], options: Sequence[VocabularyOptions]) -> list[tf.Tensor]:
     """Makes a vocabulary of each column over the whole data set.
 
     Args:
-      tokens: string [batch, columns]; the empty string where a value is missing.
+      tokens: string [batch, columns]; the empty string where a value is missing. Or, for each column, string [values
+        of the batch], of columns with any number of values in a row.
       options: For each column.
 
     Returns:
@@ -60,7 +61,7 @@ def analyze_tokens(tokens: tf.Tensor, options: Sequence[VocabularyOptions]) -> l
     """
     return list(
         tft.experimental.ptransform_analyzer(
-            inputs=[tokens],
+            inputs=list(tokens) if isinstance(tokens, Sequence) else [tokens],
             ptransform=_MakeVocabularies(tuple(options)),
             output_dtypes=[tf.string] * len(options),
             output_shapes=[[]] * len(options),
@@ -120,7 +121,7 @@ class _MakeVocabularies(tft_beam.experimental.PTransformAnalyzer):
 
 
 class _CountTokens(beam.CombineFn):
-    """From batches [rows, columns] of tokens to one counter a column."""
+    """From batches of tokens, [rows, columns] or [values] for each column, to one counter a column."""
 
     def __init__(self, num_columns: int) -> None:
         super().__init__()
@@ -130,9 +131,9 @@ class _CountTokens(beam.CombineFn):
         return [collections.Counter() for _ in range(self._num_columns)]
 
     def add_input(self, accumulator: list[_Counts], batch: Sequence[np.ndarray[Any, Any]]) -> list[_Counts]:
-        (tokens,) = batch
-        for column, counts in enumerate(accumulator):
-            unique = pa.array(tokens[:, column], pa.large_binary()).value_counts()
+        columns = batch[0].T if batch[0].ndim == 2 else batch
+        for tokens, counts in zip(columns, accumulator, strict=True):
+            unique = pa.array(tokens, pa.large_binary()).value_counts()
             for token, count in zip(unique.field(0).to_pylist(), unique.field(1).to_pylist(), strict=True):
                 counts[token] += count
         return accumulator

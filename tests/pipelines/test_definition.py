@@ -42,3 +42,14 @@ def test_a_stock_module_trains_and_is_evaluated_by_its_own_label(tmp_path: pathl
     assert specs["DistributedTrainer"]["run_fn"] == "my_module:run_fn"
     assert specs["DistributedTrainer"]["model"]["parameters"] == {"width": 8}
     assert specs["DistributedTrainer"]["label"] == specs["Evaluator"]["label"] == "tips_xf"
+
+
+def test_the_data_must_have_the_columns_that_features_are_made_of(tmp_path: pathlib.Path) -> None:
+    """A cross has a name that is no column; its columns, and a list's weights, are."""
+    features = (
+        "features={time: {kind: timestamp, parts: [hour]},"
+        " x: {kind: cross, columns: [time_hour, city], num_buckets: 9},"
+        " tags: {kind: list, output: multi_hot, weights: shares}}"
+    )
+    requirements = _requirements(tmp_path, features, "evaluate.slices=[]")
+    assert requirements["columns"] == ["time", "city", "tags", "shares"]
