@@ -20,6 +20,13 @@ class RowError(DataError):
     """One row cannot be used; ExampleGen can leave such rows out (``data.on_error: quarantine``)."""
 
 
+class AnomaliesFound(Exception):
+    """The data are not as the schema says, so nothing is trained on them.
+
+    The command line prints the message and exits with 3.
+    """
+
+
 class StepFailed(Exception):
     """A step failed for a reason outside the user's configuration and data: a full disk, a port, dead workers.
 

@@ -58,7 +58,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="lockstep",
         description="TFX pipelines that train TensorFlow models on data sets too large for one process.",
-        epilog="exit codes: 0 done; 1 the run failed; 2 wrong usage, configuration, data; 4 the model was not blessed",
+        epilog="exit codes: 0 done; 1 the run failed; 2 wrong usage, configuration, data; 3 anomalies in the data; "
+        "4 the model was not blessed",
     )
     parser.add_argument("--version", action="version", version=f"lockstep {importlib.metadata.version('tfx-lockstep')}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)

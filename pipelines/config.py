@@ -18,6 +18,7 @@ from lockstep.components.class_labels import ClassOptions, LabelKind
 from lockstep.components.errors import ConfigurationError
 from lockstep.components.evaluator.options import EvaluateOptions
 from lockstep.components.example_gen.options import DataOptions
+from lockstep.components.example_validator.options import ValidateOptions
 from lockstep.components.object_store import is_object_uri
 from lockstep.components.package_files import is_package_path, resolve_package_path
 from lockstep.components.pusher.options import PushOptions
@@ -74,6 +75,7 @@ class PipelineConfig:
       label: What the model learns to predict.
       features: Raw column -> how it becomes model inputs. Required unless ``preprocessing`` is given.
       preprocessing: ``module:function`` with tf.Transform's ``preprocessing_fn`` signature, instead of ``features``.
+      validate: Which anomalies of the data let the run go on.
       transform: How the transformed records are written.
       model: Which Keras model is trained.
       run_fn: ``module:function`` for TFX's stock Trainer, run unchanged in every worker, instead of ``model.build``;
@@ -91,6 +93,7 @@ class PipelineConfig:
     label: Label
     features: Mapping[str, Feature] = dataclasses.field(default_factory=dict)
     preprocessing: str | None = None
+    validate: ValidateOptions = ValidateOptions()
     transform: TransformOptions = TransformOptions()
     model: ModelOptions = ModelOptions()
     run_fn: str | None = None

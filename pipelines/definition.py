@@ -3,7 +3,6 @@
 import dataclasses
 import pathlib
 
-from tfx.components.example_validator.component import ExampleValidator
 from tfx.components.schema_gen.component import SchemaGen
 from tfx.components.statistics_gen.component import StatisticsGen
 from tfx.orchestration import data_types, metadata
@@ -12,6 +11,7 @@ from tfx.orchestration import pipeline as tfx_pipeline
 from lockstep.components.evaluator.component import Evaluator
 from lockstep.components.evaluator.options import EvaluateSpec
 from lockstep.components.example_gen.component import ExampleGen
+from lockstep.components.example_validator.component import ExampleValidator
 from lockstep.components.pusher.component import Pusher
 from lockstep.components.trainer.component import DistributedTrainer
 from lockstep.components.trainer.step import TrainStep
@@ -102,7 +102,9 @@ def build_pipeline(config: PipelineConfig, site: Site) -> tfx_pipeline.Pipeline:
         exclude_splits=[split for split in config.data.splits if split != "train"],
     )
     schema = schema_gen.outputs["schema"]
-    example_validator = ExampleValidator(statistics=statistics, schema=schema)
+    example_validator = ExampleValidator(
+        examples=examples, statistics=statistics, schema=schema, options=config.validate
+    )
     transform = Transform(
         examples=examples,
         schema=schema,
@@ -112,6 +114,7 @@ def build_pipeline(config: PipelineConfig, site: Site) -> tfx_pipeline.Pipeline:
         disable_statistics=True,
         disable_analyzer_cache=True,
     )
+    transform.add_upstream_node(example_validator)  # nothing is made of data that have anomalies
     trainer = DistributedTrainer(
         examples=transform.outputs["transformed_examples"],
         transform_graph=transform.outputs["transform_graph"],

@@ -7,7 +7,7 @@ import shutil
 import traceback
 from collections.abc import Iterator
 
-from lockstep.components.errors import StepFailed, UserError
+from lockstep.components.errors import AnomaliesFound, StepFailed, UserError
 from lockstep.pipelines import run_events
 
 _PREPROCESSING = re.compile(
@@ -30,12 +30,14 @@ def explain(
       make_room: What to do if that disk is full.
 
     Returns:
-      Exit code 2 and the message for what the user gave, 1 for the rest.
+      Exit code 2 and the message for what the user gave, 3 for anomalies in the data, 1 for the rest.
     """
     prefix = f"{step}: " if step else ""
     for cause in _causes(error):
         if isinstance(cause, UserError):
             return run_events.RunFinished(exit_code=2, message=f"{prefix}{cause}")
+        if isinstance(cause, AnomaliesFound):
+            return run_events.RunFinished(exit_code=3, message=f"{prefix}{cause}")
         if isinstance(cause, StepFailed):
             return run_events.RunFinished(exit_code=1, message=f"{prefix}{cause}")
     for cause in _causes(error):

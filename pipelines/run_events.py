@@ -60,7 +60,7 @@ class RunFinished:
     """The last event of a run that could still speak.
 
     Args:
-      exit_code: 0 done, 1 failed, 2 wrong configuration or data, 4 not blessed.
+      exit_code: 0 done, 1 failed, 2 wrong configuration or data, 3 anomalies in the data, 4 not blessed.
       message: What the user reads; for a failure what, where and what to do.
       pushed: The folder of the model that is served now; empty where none was pushed.
     """

@@ -1,0 +1,1 @@
+"""ExampleValidator: TFX's, as the gate on data."""

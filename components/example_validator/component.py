@@ -1,0 +1,57 @@
+"""The component ExampleValidator: TFX's, as the gate on data."""
+
+from typing import ClassVar
+
+from tfx import types
+from tfx.components.example_validator import component
+from tfx.dsl.components.base import base_component, executor_spec
+from tfx.types import component_spec, standard_artifacts
+
+from lockstep.components.example_validator.executor import Executor
+from lockstep.components.example_validator.options import ValidateOptions
+
+
+class ExampleValidatorSpec(types.ComponentSpec):
+    """Channels and properties of ``ExampleValidator``."""
+
+    PARAMETERS: ClassVar = {"spec": component_spec.ExecutionParameter(type=str)}
+    INPUTS: ClassVar = {
+        "examples": component_spec.ChannelParameter(type=standard_artifacts.Examples),
+        "statistics": component_spec.ChannelParameter(type=standard_artifacts.ExampleStatistics),
+        "schema": component_spec.ChannelParameter(type=standard_artifacts.Schema),
+    }
+    OUTPUTS: ClassVar = {"anomalies": component_spec.ChannelParameter(type=standard_artifacts.ExampleAnomalies)}
+
+
+class ExampleValidator(component.ExampleValidator):
+    """Compares the statistics of all splits with the schema, as TFX's does, and fails where they do not agree.
+
+    ``anomalies`` is as TFX's.
+
+    Args:
+      examples: Raw examples, in which rows are looked up that show an anomaly.
+      statistics: Theirs.
+      schema: A channel of one Schema.
+      options: The ``validate`` block; None takes its defaults.
+    """
+
+    SPEC_CLASS = ExampleValidatorSpec
+    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(Executor)
+
+    def __init__(
+        self,
+        examples: types.BaseChannel,
+        statistics: types.BaseChannel,
+        schema: types.BaseChannel,
+        options: ValidateOptions | None = None,
+    ) -> None:
+        base_component.BaseComponent.__init__(
+            self,
+            ExampleValidatorSpec(
+                examples=examples,
+                statistics=statistics,
+                schema=schema,
+                spec=(options or ValidateOptions()).to_json(),
+                anomalies=types.Channel(type=standard_artifacts.ExampleAnomalies),
+            ),
+        )
