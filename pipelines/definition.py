@@ -103,7 +103,10 @@ def build_pipeline(config: PipelineConfig, site: Site) -> tfx_pipeline.Pipeline:
     )
     schema = schema_gen.outputs["schema"]
     example_validator = ExampleValidator(
-        examples=examples, statistics=statistics, schema=schema, options=config.validate
+        statistics=statistics,
+        schema=schema,
+        options=config.validate,
+        examples=examples if config.data.keep_origin else None,
     )
     transform = Transform(
         examples=examples,

@@ -16,7 +16,7 @@ class ExampleValidatorSpec(types.ComponentSpec):
 
     PARAMETERS: ClassVar = {"spec": component_spec.ExecutionParameter(type=str)}
     INPUTS: ClassVar = {
-        "examples": component_spec.ChannelParameter(type=standard_artifacts.Examples),
+        "examples": component_spec.ChannelParameter(type=standard_artifacts.Examples, optional=True),
         "statistics": component_spec.ChannelParameter(type=standard_artifacts.ExampleStatistics),
         "schema": component_spec.ChannelParameter(type=standard_artifacts.Schema),
     }
@@ -29,10 +29,11 @@ class ExampleValidator(component.ExampleValidator):
     ``anomalies`` is as TFX's.
 
     Args:
-      examples: Raw examples, in which rows are looked up that show an anomaly.
-      statistics: Theirs.
+      statistics: Of the raw examples.
       schema: A channel of one Schema.
       options: The ``validate`` block; None takes its defaults.
+      examples: The raw examples with their origins (``data.keep_origin``), where rows shall be named that show an
+        anomaly. On Kubeflow the step then fetches all of them.
     """
 
     SPEC_CLASS = ExampleValidatorSpec
@@ -40,10 +41,10 @@ class ExampleValidator(component.ExampleValidator):
 
     def __init__(
         self,
-        examples: types.BaseChannel,
         statistics: types.BaseChannel,
         schema: types.BaseChannel,
         options: ValidateOptions | None = None,
+        examples: types.BaseChannel | None = None,
     ) -> None:
         base_component.BaseComponent.__init__(
             self,

@@ -52,8 +52,11 @@ class Executor(executor.Executor):
             return result
         schema_dir = artifact_utils.get_single_uri(input_dict["schema"])
         schema = io_utils.SchemaReader().read(io_utils.get_only_uri_in_dir(schema_dir))
-        examples = artifact_utils.get_single_instance(input_dict["examples"])
-        raise AnomaliesFound(message(stopped, schema, example_rows(examples.uri, stopped, schema)))
+        rows = None
+        if input_dict.get("examples"):
+            examples = artifact_utils.get_single_instance(input_dict["examples"])
+            rows = example_rows(examples.uri, stopped, schema)
+        raise AnomaliesFound(message(stopped, schema, rows))
 
 
 def _read(folder: str) -> anomalies_pb2.Anomalies:

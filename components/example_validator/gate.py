@@ -56,13 +56,13 @@ def stopping(found: Iterable[Finding], allow: Sequence[str]) -> list[Finding]:
     return [] if "all" in allow else [finding for finding in found if finding.kind not in allow]
 
 
-def message(stopped: Sequence[Finding], schema: schema_pb2.Schema, rows: Mapping[Finding, Sequence[str]]) -> str:
+def message(stopped: Sequence[Finding], schema: schema_pb2.Schema, rows: Mapping[Finding, Sequence[str]] | None) -> str:
     """Returns what the user reads: for each anomaly what was seen, what is expected, and where; then what to do.
 
     Args:
       stopped: At least one.
       schema: What is expected.
-      rows: Anomaly -> some of its rows.
+      rows: Anomaly -> some of its rows; None where the origins were not kept.
     """
     features = {feature.name: feature for feature in schema.feature}
     lines = [f"{len(stopped)} {'anomaly' if len(stopped) == 1 else 'anomalies'} in the data"]
@@ -71,10 +71,12 @@ def message(stopped: Sequence[Finding], schema: schema_pb2.Schema, rows: Mapping
         lines.append(f"  {where}: {finding.seen}")
         if finding.column in features:
             lines.append(f"    expected: {expectation(features[finding.column], schema)}")
-        if rows.get(finding):
+        if rows and rows.get(finding):
             lines.append(f"    rows: {', '.join(rows[finding])}")
     if len(stopped) > _MAX_FINDINGS:
         lines.append(f"  and {len(stopped) - _MAX_FINDINGS} more")
+    if rows is None:
+        lines.append("  which rows: data.keep_origin: true names them")
     kinds = ", ".join(sorted({finding.kind for finding in stopped}))
     lines.append(f"  mend the data, or let such anomalies pass: validate.allow: [{kinds}]")
     return "\n".join(lines)

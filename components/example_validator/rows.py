@@ -1,4 +1,4 @@
-"""Rows that show an anomaly, by file and line where ExampleGen kept that (``data.keep_origin``)."""
+"""Rows that show an anomaly, by file and line, as ExampleGen kept them (``data.keep_origin``)."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,7 +7,6 @@ from typing import Any
 from tensorflow.core.example import example_pb2, feature_pb2
 from tensorflow_metadata.proto.v0 import schema_pb2
 
-from lockstep.components.errors import DataError
 from lockstep.components.example_gen.record_origins import read_origins
 from lockstep.components.example_validator.gate import Finding, domain_values
 from lockstep.components.record_manifest import Manifest
@@ -33,7 +32,7 @@ def example_rows(
       schema: What is expected.
 
     Raises:
-      DataError: The folder has no manifest.
+      DataError: The folder has no manifest, or no origins.
     """
     manifest = Manifest.load(artifact_dir)
     found: dict[Finding, list[str]] = {finding: [] for finding in findings}
@@ -46,7 +45,7 @@ def example_rows(
             features = example_pb2.Example.FromString(record).features.feature
             for offence in wanted:
                 if (value := offence.of(features)) is not None:
-                    found[offence.finding].append(f"{_place(artifact_dir, shard, number)}{value}")
+                    found[offence.finding].append(f"{read_origins(artifact_dir, shard, [number])[0]}{value}")
     return {finding: tuple(rows) for finding, rows in found.items()}
 
 
@@ -101,13 +100,6 @@ def _records(artifact_dir: str, manifest: Manifest, split: str) -> Iterator[tupl
         for number, record in enumerate(dataset.take(left).as_numpy_iterator()):
             yield shard.path, number, record
         left -= min(left, shard.records)
-
-
-def _place(artifact_dir: str, shard: str, number: int) -> str:
-    try:
-        return str(read_origins(artifact_dir, shard, [number])[0])
-    except DataError:
-        return f"record {number} of {shard}"
 
 
 def _shown(value: Any) -> str:

@@ -83,14 +83,6 @@ def test_rows_are_named_by_file_and_line(artifact_dir: str) -> None:
     assert lines["dataset_low_num_examples"] == []
 
 
-def test_rows_have_a_number_where_no_origins_were_kept(artifact_dir: str, tmp_path: Path) -> None:
-    """In the file of records."""
-    (tmp_path / "examples" / "origins").rename(tmp_path / "elsewhere")
-    ((row,),) = example_rows(artifact_dir, [finding("colour", NEW_VALUES)], SCHEMA).values()
-    assert row.startswith("record ")
-    assert row.endswith(".gz ('purple')")
-
-
 def test_the_message_says_what_was_seen_what_is_expected_where_and_what_to_do() -> None:
     """In a line each; the key can be copied."""
     odd = finding("age", TOO_LARGE)
@@ -111,3 +103,10 @@ def test_a_kind_that_there_is_not_is_refused_with_the_nearest() -> None:
     ValidateOptions(allow=tuple(anomaly_kinds()))
     with pytest.raises(ValueError, match=r"allow: 'schema_new_colum' is not allowed.*did you mean 'schema_new_column'"):
         ValidateOptions(allow=("schema_new_colum",))
+
+
+def test_the_message_says_how_rows_are_named_where_they_were_not_looked_for() -> None:
+    """Their origins cost room, so they are kept on request only."""
+    lines = message([finding("age", TOO_LARGE)], SCHEMA, None).splitlines()
+    assert lines[0] == "1 anomaly in the data"
+    assert lines[3] == "  which rows: data.keep_origin: true names them"
