@@ -132,22 +132,34 @@ class Manifest:
         return cls(shards=shards, **data)
 
 
-def write_raw_columns(artifact_uris: Sequence[str], folder: Path) -> None:
-    """Writes ``raw_columns.json``: what Examples artifacts say of their columns, where all that say so agree.
+def agreed_raw_columns(artifact_uris: Sequence[str]) -> RawColumns | None:
+    """Returns what Examples artifacts say of their columns, where all that say so agree; None where none does.
 
     Args:
       artifact_uris: Local folders; those without a manifest, of another component's making, say nothing.
-      folder: Exists.
     """
     known = []
     for uri in artifact_uris:
         with contextlib.suppress(FileNotFoundError):
             known.append(Manifest.load(uri).raw_columns)
     if not known:
-        return
+        return None
     newest = known[-1]
     agreed = [name for name, kind in newest.types.items() if all(each.types.get(name) == kind for each in known)]
-    text = json.dumps(newest.of(agreed).to_document(), indent=2, sort_keys=True)
+    return newest.of(agreed)
+
+
+def write_raw_columns(artifact_uris: Sequence[str], folder: Path) -> None:
+    """Writes ``raw_columns.json``, which holds what ``agreed_raw_columns`` returns; nothing where that is None.
+
+    Args:
+      artifact_uris: Local folders of Examples artifacts.
+      folder: Exists.
+    """
+    agreed = agreed_raw_columns(artifact_uris)
+    if agreed is None:
+        return
+    text = json.dumps(agreed.to_document(), indent=2, sort_keys=True)
     (folder / RAW_COLUMNS_NAME).write_text(text + "\n", encoding="utf-8")
 
 

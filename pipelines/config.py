@@ -146,7 +146,8 @@ class PipelineConfig:
     def _check_features(self) -> None:
         # Raises where two outputs meet.
         outputs = transformed_features(self.features, self.label, self.train.weight_column)
-        has_index = any(output.dtype == "int64" for output in outputs.values())
+        is_open = any(feature.kind == "auto" for feature in self.features.values())
+        has_index = is_open or any(output.dtype == "int64" for output in outputs.values())
         if self.features and self.model.build == "factorization_machine" and not has_index:
             raise ValueError(
                 "model.build: 'factorization_machine' learns from indices, and no feature gives any; declare one of"

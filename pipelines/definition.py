@@ -23,6 +23,7 @@ from lockstep.pipelines.run_files import RootFiles
 from lockstep.transforms.features import source_columns, to_config
 
 _BUILT_IN_PREPROCESSING = "lockstep.transforms.preprocessing.preprocessing_fn"
+_CONFIG_RESOLVER = "lockstep.transforms.auto.resolve"
 _RUNNERS = {
     # By its long name, since the short one makes newer Beam releases look for another runner on the network first.
     "direct": "apache_beam.runners.portability.fn_api_runner.FnApiRunner",
@@ -108,9 +109,12 @@ def build_pipeline(config: PipelineConfig, site: Site) -> tfx_pipeline.Pipeline:
         options=config.validate,
         examples=examples if config.data.keep_origin else None,
     )
+    is_open = any(feature.kind == "auto" for feature in config.features.values())
     transform = Transform(
         examples=examples,
         schema=schema,
+        statistics=statistics if is_open else None,
+        config_resolver=_CONFIG_RESOLVER if is_open else None,
         options=config.transform,
         preprocessing_fn=(config.preprocessing or _BUILT_IN_PREPROCESSING).replace(":", "."),
         custom_config=_preprocessing_parameters(config),

@@ -5,6 +5,7 @@ import importlib.metadata
 import json
 import pathlib
 import platform
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,11 +13,16 @@ from tfx.types import artifact_utils
 from tfx.types.artifact import Artifact
 
 from lockstep.components.example_gen.executor import DROPPED_PROPERTY, QUARANTINED_PROPERTY, ROWS_PROPERTY
+from lockstep.components.transform.config_resolution import FEATURES_NAME
 from lockstep.pipelines import artifact_values
 from lockstep.pipelines.local import StepFinished
 from lockstep.pipelines.run_events import RunFinished, StepRecorded
 
 Outputs = Mapping[str, list[Artifact]]
+
+# Lines of `lockstep.transforms.auto`, which gives a reason for what it picked only.
+_PICKED = re.compile(r"  (?:# (?P<left>.+): left out, .+|(?P<name>.+): \{kind: (?P<kind>\w+).*\}  # .+)")
+_MAX_PICKED = 8
 
 
 def versions() -> str:
@@ -135,7 +141,13 @@ def _anomalies(outputs: Outputs) -> str:
 def _transformed(outputs: Outputs) -> str:
     graph = artifact_values.read(outputs["transform_graph"][0])
     splits = artifact_utils.decode_split_names(outputs["transformed_examples"][0].split_names)
-    return f"{len(graph.transformed_feature_spec())} transformed features in {len(splits)} splits"
+    figure = f"{len(graph.transformed_feature_spec())} transformed features in {len(splits)} splits"
+    path = pathlib.Path(outputs["transform_graph"][0].uri, FEATURES_NAME)
+    if not path.exists():
+        return figure
+    found = filter(None, map(_PICKED.fullmatch, path.read_text(encoding="utf-8").splitlines()))
+    picked = [f"{each['left']}: left out" if each["left"] else f"{each['name']}: {each['kind']}" for each in found]
+    return f"{figure}; picked {', '.join(picked[:_MAX_PICKED])}{', ...' if picked[_MAX_PICKED:] else ''} ({path})"
 
 
 def _training(outputs: Outputs) -> str:

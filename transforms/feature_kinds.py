@@ -16,7 +16,7 @@ __all__ = [
 ]
 
 Kind = Literal[
-    "numeric", "buckets", "vocabulary", "hash", "integer", "timestamp", "cross", "text", "list", "pass_through"
+    "numeric", "buckets", "vocabulary", "hash", "integer", "timestamp", "cross", "text", "list", "pass_through", "auto"
 ]
 Part = Literal["second", "minute", "hour", "hour_of_week", "weekday", "day", "day_of_year", "month", "quarter", "year"]
 Missing = Literal["indicator", "mean", "median", "zero", "constant", "error"]
@@ -43,6 +43,7 @@ OPTIONS_OF_KIND: Mapping[Kind, tuple[str, ...]] = {
         *("top_k", "min_frequency", "num_oov", "missing", "default"),
     ),
     "pass_through": ("missing", "default"),
+    "auto": (),
 }
 MISSING_OF_KIND: Mapping[Kind, tuple[Missing, ...]] = {
     "numeric": get_args(Missing),
@@ -55,6 +56,7 @@ MISSING_OF_KIND: Mapping[Kind, tuple[Missing, ...]] = {
     "text": ("indicator", "zero", "constant", "error"),
     "list": ("indicator", "zero", "constant", "error"),
     "pass_through": ("indicator", "zero", "constant", "error"),
+    "auto": ("indicator",),
 }
 OUTPUTS_OF_KIND: Mapping[Kind, tuple[str, ...]] = {
     "text": ("indices", "counts", "tf_idf"),

@@ -24,6 +24,7 @@ class Feature:
         ``timestamp``: a time, int64 seconds since 1970 in UTC as ExampleGen writes times and dates, becomes the outputs
         that ``parts`` and ``since`` name. ``cross``: index (int64) chosen by hash of what ``columns`` hold together;
         its key is a name of its own, not a column. ``text``: the words of a text. ``list``: any number of values a row.
+        ``auto``: one of these, picked by the statistics of the training split.
         ``pass_through``: the value as it is (float32, int64 or text). Vocabulary, hash and list take text or whole
         numbers; in a vocabulary empty text, and text with a line break, counts as not seen.
       missing: What a missing value becomes. ``indicator``: for an index one of its own, the last; for a number the

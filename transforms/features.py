@@ -113,7 +113,8 @@ class TransformedFeature:
 
     Args:
       column: The key of the feature that it is made by: its raw column, or the name of a cross.
-      dtype: ``float32`` for a quantity, ``int64`` for an index; None is the column's own, of ``pass_through``.
+      dtype: ``float32`` for a quantity, ``int64`` for an index; None is the column's own, of ``pass_through``, or, of
+        ``auto``, not known yet, as its outputs' names are not.
       num_values: How many different indices there are; None for a quantity, and for a vocabulary, whose size is known
         only after the analysis: it is the number of tokens of `vocabulary_name`, plus ``num_oov``, plus 1 where missing
         values have an index (and plus 1 for padding). It stands in the transformed schema as the integer domain of this
@@ -269,7 +270,7 @@ def _outputs(column: str, feature: Feature) -> dict[str, TransformedFeature]:
         outputs[column] = quantity
     elif feature.kind in ("text", "list"):
         outputs = _outputs_of_tokens(column, feature)
-    elif feature.kind == "pass_through":
+    elif feature.kind in ("pass_through", "auto"):
         outputs[column] = TransformedFeature(column=column, dtype=None)
     else:
         outputs[column] = TransformedFeature(column=column, dtype="int64", num_values=feature.num_indices)

@@ -36,6 +36,12 @@ def preprocessing_fn(inputs: Mapping[str, Any], custom_config: Mapping[str, Any]
     """
     features, label, weight = from_config(custom_config)
     transformed_features(features, label, weight)
+    for name, feature in features.items():
+        if feature.kind == "auto":
+            raise ValueError(
+                f"features.{name}: kind auto is not known here; resolve it with lockstep.transforms.auto.resolve, as"
+                " the pipeline of `lockstep run` does"
+            )
     outputs = {label.column: label_output(inputs, label)}
     if weight is not None:
         outputs[weight] = weight_output(inputs, weight)

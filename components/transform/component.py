@@ -23,6 +23,11 @@ class Transform(component.Transform):
       examples: One channel of Examples; of several artifacts, each becomes one of its own below the output.
       schema: A channel of one Schema.
       options: The ``transform`` block; None takes its defaults.
+      statistics: A channel of one ExampleStatistics, for ``config_resolver``.
+      config_resolver: Import path of a function that is called before ``preprocessing_fn`` with ``custom_config``, the
+        statistics of ``train`` (a serialised DatasetFeatureStatisticsList) and raw columns' types as ExampleGen knows
+        them; it returns the ``custom_config`` to take, and a text, which is kept in ``features.yaml`` beside the
+        transform graph. None takes ``custom_config`` as it is.
       module_file: As TFX's; this, or ``preprocessing_fn``.
       preprocessing_fn: As TFX's: import path, ``package.module.function``.
       splits_config: As TFX's; None analyses ``train`` and transforms all splits.
@@ -35,7 +40,8 @@ class Transform(component.Transform):
       stats_options_updater_fn: As TFX's: import path of a function.
 
     Raises:
-      ValueError: Both or neither of ``module_file`` and ``preprocessing_fn``, and other combinations that TFX refuses.
+      ValueError: Both or neither of ``module_file`` and ``preprocessing_fn``, one of ``statistics`` and
+        ``config_resolver``, and other combinations that TFX refuses.
     """
 
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
@@ -46,6 +52,8 @@ class Transform(component.Transform):
         examples: types.BaseChannel,
         schema: types.BaseChannel,
         options: TransformOptions | None = None,
+        statistics: types.BaseChannel | None = None,
+        config_resolver: str | None = None,
         module_file: str | None = None,
         preprocessing_fn: str | None = None,
         splits_config: transform_pb2.SplitsConfig | None = None,
@@ -57,6 +65,10 @@ class Transform(component.Transform):
         disable_statistics: bool = False,
         stats_options_updater_fn: str | None = None,
     ) -> None:
+        if (statistics is None) != (config_resolver is None):
+            raise ValueError(
+                "statistics: needed beside config_resolver, and of no use without it; give both or neither"
+            )
         super().__init__(
             examples=examples,
             schema=schema,
@@ -73,3 +85,6 @@ class Transform(component.Transform):
         )
         # TFX's constructor makes the component's specification itself, which has no place for our document.
         self.spec.exec_properties["spec"] = (options or TransformOptions()).to_json()
+        if statistics is not None:
+            self.spec.inputs["statistics"] = statistics
+            self.spec.exec_properties["config_resolver"] = config_resolver

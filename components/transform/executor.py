@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import json
+import logging
 import os
 import re
 import shutil
@@ -28,12 +29,15 @@ from lockstep.components.record_manifest import (
     published_folder,
     write_raw_columns,
 )
+from lockstep.components.transform.config_resolution import FEATURES_NAME, resolve_config
 from lockstep.components.transform.options import TransformOptions
 from lockstep.components.transform.processor import Processor
 from lockstep.components.transform.source import matched_files
 from lockstep.components.transform.writer import join_parts
 
 ROWS_PROPERTY = "rows"
+
+_log = logging.getLogger(__name__)
 
 _PREFIX = "transformed_examples"  # of a file's name, as TFX has it
 _PARTS = ".parts"
@@ -73,12 +77,13 @@ class Executor(executor.Executor):
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         options = TransformOptions.from_json(exec_properties["spec"])
+        graph_dir = artifact_utils.get_single_uri(output_dict[keys.TRANSFORM_GRAPH_KEY])
         examples = input_dict[keys.EXAMPLES_KEY]
         _check_formats(examples)
+        exec_properties = _resolved(exec_properties, input_dict, Path(graph_dir))
         executor_utils.MatchNumberOfTransformedExamplesArtifacts(input_dict, output_dict)
         splits = _splits(exec_properties.get(keys.SPLITS_CONFIG_KEY), examples)
         _check_records(examples, [*splits.analyze, *splits.transform])
-        graph_dir = artifact_utils.get_single_uri(output_dict[keys.TRANSFORM_GRAPH_KEY])
         outputs = output_dict.get(keys.TRANSFORMED_EXAMPLES_KEY) or []
         try:
             with _published([artifact.uri for artifact in outputs]) as folders:
@@ -147,6 +152,23 @@ class Executor(executor.Executor):
         }
         with udf_utils.TempPipInstallContext(local_packages):
             Processor(options.num_shards).Transform(inputs, outputs)
+
+
+def _resolved(
+    exec_properties: dict[str, Any], input_dict: Mapping[str, list[types.Artifact]], graph_dir: Path
+) -> dict[str, Any]:
+    """Returns properties with the ``custom_config`` that ``config_resolver`` makes of it, where there is one."""
+    resolver = exec_properties.get("config_resolver")
+    if not resolver:
+        return exec_properties
+    config, text = resolve_config(
+        resolver, exec_properties[keys.CUSTOM_CONFIG_KEY], input_dict["statistics"], input_dict[keys.EXAMPLES_KEY]
+    )
+    # At the start, so that it can be read where what it holds makes the rest fail.
+    graph_dir.mkdir(parents=True, exist_ok=True)
+    (graph_dir / FEATURES_NAME).write_text(text, encoding="utf-8")
+    _log.info("%s:\n%s", graph_dir / FEATURES_NAME, text)
+    return {**exec_properties, keys.CUSTOM_CONFIG_KEY: config}
 
 
 def _check_formats(examples: Sequence[types.Artifact]) -> None:

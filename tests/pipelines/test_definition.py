@@ -53,3 +53,13 @@ def test_the_data_must_have_the_columns_that_features_are_made_of(tmp_path: path
     )
     requirements = _requirements(tmp_path, features, "evaluate.slices=[]")
     assert requirements["columns"] == ["time", "city", "tags", "shares"]
+
+
+def test_transform_reads_statistics_where_it_has_to_pick_kinds(tmp_path: pathlib.Path) -> None:
+    """And nowhere else, so that nothing changes for pipelines that declare all of them."""
+    for kind, has_statistics in (("numeric", False), ("auto", True)):
+        source, root = load_config("taxi", overrides=[f"features.fare={{kind: {kind}}}"], root=tmp_path)
+        pipeline = build_pipeline(source.config, Site.local(source.config, RootFiles(root), None))
+        transform = next(component for component in pipeline.components if component.id == "Transform")
+        assert ("statistics" in transform.inputs) == has_statistics
+        assert ("config_resolver" in transform.exec_properties) == has_statistics

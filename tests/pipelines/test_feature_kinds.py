@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from lockstep.pipelines.yaml_reader import parse_yaml
 from tests.pipelines.conftest import Project
 
 _PIPELINE = """
@@ -19,6 +20,7 @@ features:
   text: {kind: text, max_tokens: 8, top_k: 50, num_oov: 2}
   title: {kind: text, output: tf_idf, top_k: 20, ngrams: [1, 2], missing: zero}
   tags: {kind: list, max_values: 3}
+  city: {kind: auto}
   topics: {kind: list, output: multi_hot, weights: shares, num_buckets: 16}
 model: {build: mlp, parameters: {hidden: [16]}}
 train: {workers: 1, strategy: one_device, steps: 80, batch_size: 64, learning_rate: 0.02}
@@ -61,6 +63,10 @@ def test_every_kind_reaches_the_served_model(tmp_path: pathlib.Path) -> None:
     project = Project(tmp_path)
     done = project.lockstep("run", "reviews.yaml", "--root", "runs")
     assert done.returncode == 0, done.stdout + done.stderr
+    (picked,) = (tmp_path / "runs").rglob("features.yaml")
+    assert f"; picked city: vocabulary ({picked})" in done.stdout
+    features = parse_yaml(picked.read_text())["features"]
+    assert features == parse_yaml(_PIPELINE)["features"] | {"city": {"kind": "vocabulary"}}
 
     asked = [
         {"text": "good good", "tags": ["long"]},
