@@ -7,6 +7,7 @@ from tfx import types
 from tfx.components.transform import component
 from tfx.dsl.components.base import executor_spec
 from tfx.proto import transform_pb2
+from tfx.types import component_spec, standard_artifacts
 
 from lockstep.components.transform.executor import Executor
 from lockstep.components.transform.options import TransformOptions
@@ -86,5 +87,7 @@ class Transform(component.Transform):
         # TFX's constructor makes the component's specification itself, which has no place for our document.
         self.spec.exec_properties["spec"] = (options or TransformOptions()).to_json()
         if statistics is not None:
+            parameter = component_spec.ChannelParameter(type=standard_artifacts.ExampleStatistics)
+            self.spec.INPUTS = {**self.spec.INPUTS, "statistics": parameter}
             self.spec.inputs["statistics"] = statistics
             self.spec.exec_properties["config_resolver"] = config_resolver

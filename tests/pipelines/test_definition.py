@@ -5,6 +5,7 @@ import pathlib
 
 from lockstep.pipelines.config import load_config
 from lockstep.pipelines.definition import Site, build_pipeline
+from lockstep.pipelines.local import compile_pipeline
 from lockstep.pipelines.run import STEPS
 from lockstep.pipelines.run_files import RootFiles
 
@@ -63,3 +64,5 @@ def test_transform_reads_statistics_where_it_has_to_pick_kinds(tmp_path: pathlib
         transform = next(component for component in pipeline.components if component.id == "Transform")
         assert ("statistics" in transform.inputs) == has_statistics
         assert ("config_resolver" in transform.exec_properties) == has_statistics
+        nodes = {node.pipeline_node.node_info.id: node.pipeline_node for node in compile_pipeline(pipeline).nodes}
+        assert ("statistics" in nodes["Transform"].inputs.inputs) == has_statistics
