@@ -39,7 +39,7 @@ def split_texts(feature: Feature, texts: tf.Tensor) -> tf.RaggedTensor:
 
     Args:
       feature: How the column is declared.
-      texts: string [batch], in UTF-8; a byte that is not stays where it is, within a word.
+      texts: string [batch], in UTF-8; with ``lower``, bytes that are not become U+FFFD, which is a symbol.
     """
     if feature.lower:
         texts = tf.strings.lower(texts, encoding="utf-8")
