@@ -90,6 +90,15 @@ def _parser() -> argparse.ArgumentParser:
     tune.add_argument("--minutes", type=float, default=10.0, metavar="M", help="after that no further size is tried")
     tune.set_defaults(command=_tune_batch)
 
+    schema = commands.add_parser("schema", help="keep a reviewed schema of the data", description=_SCHEMA)
+    schema.add_argument("action", choices=("infer", "diff", "freeze"), help="print it, compare it, or write it down")
+    schema.add_argument("pipeline", metavar="PIPELINE", help="a YAML file, or the name of an example; run it before")
+    _add_overrides(schema)
+    schema.add_argument(
+        "--root", type=pathlib.Path, metavar="DIR", help="where its runs are (default: lockstep-runs/NAME here)"
+    )
+    schema.set_defaults(command=_schema)
+
     predict = commands.add_parser("predict", help="predict raw rows by a pushed model", description=_PREDICT)
     predict.add_argument("model_dir", metavar="MODEL_DIR", help="a push folder, or one version in it; also a URI")
     predict.add_argument(
@@ -312,6 +321,11 @@ _PREDICT = """Writes CSV with the column "prediction", a line for every raw row,
 for a binary label, else the value. The newest version in a push folder is taken."""
 
 
+_SCHEMA = """What each column of the data is expected to be. infer prints the schema of the newest run's training split;
+freeze writes it beside the YAML file, where it can be reviewed, changed and committed, and every later run is checked
+against it; diff says where the newest data differ from it, and ends with 1 if they do."""
+
+
 _COMPILE = """Writes the pipeline as open-source Kubeflow Pipelines 2 takes it, or says what Kubeflow would refuse, and
 which key mends it. The same configuration and code give the same bytes."""
 
@@ -345,6 +359,29 @@ def _tune_batch(options: argparse.Namespace) -> int:
 
     best = tune_batch(source, root, limit_s=60 * options.minutes, show=lambda line: print(line, flush=True))
     return 0 if best else 1
+
+
+def _schema(options: argparse.Namespace) -> int:
+    from lockstep.pipelines import reviewed_schema
+    from lockstep.pipelines.config import load_config
+
+    source, root = load_config(options.pipeline, overrides=options.overrides, root=options.root)
+    if options.action == "diff" and source.config.schema is None:
+        raise UserError(f"{options.pipeline}: has no schema yet; make one by lockstep schema freeze {options.pipeline}")
+    if options.action == "freeze" and source.folder is None:
+        raise UserError(f"{options.pipeline}: an example's file stays as it is; copy it and give the copy")
+    with _quiet_imports():
+        inferred = reviewed_schema.infer(root)
+    if options.action == "infer":
+        print(reviewed_schema.to_text(inferred), end="")
+        return 0
+    if options.action == "freeze":
+        path = reviewed_schema.freeze(pathlib.Path(options.pipeline), inferred)
+        print(f"schema: {path}, and {options.pipeline} names it; review both and commit them")
+        return 0
+    lines = list(reviewed_schema.differences(reviewed_schema.parse(str(source.config.schema)), inferred))
+    print("\n".join(lines) or "no difference")
+    return 1 if lines else 0
 
 
 def _submit(options: argparse.Namespace) -> int:

@@ -75,6 +75,8 @@ class PipelineConfig:
       label: What the model learns to predict.
       features: Raw column -> how it becomes model inputs. Required unless ``preprocessing`` is given.
       preprocessing: ``module:function`` with tf.Transform's ``preprocessing_fn`` signature, instead of ``features``.
+      schema: File of a reviewed schema, which ``lockstep schema freeze`` makes; without it one is inferred from the
+        training split in each run.
       validate: Which anomalies of the data let the run go on.
       transform: How the transformed records are written.
       model: Which Keras model is trained.
@@ -93,6 +95,7 @@ class PipelineConfig:
     label: Label
     features: Mapping[str, Feature] = dataclasses.field(default_factory=dict)
     preprocessing: str | None = None
+    schema: str | None = None
     validate: ValidateOptions = ValidateOptions()
     transform: TransformOptions = TransformOptions()
     model: ModelOptions = ModelOptions()
@@ -284,6 +287,7 @@ def load_config(
         config,
         data=dataclasses.replace(config.data, path=_absolute(config.data.path, base)),
         push=dataclasses.replace(config.push, dir=_absolute(config.push.dir, base)),
+        schema=_schema_path(config, base),
     )
     return ConfigSource(config=config, folder=folder), root
 
@@ -291,7 +295,7 @@ def load_config(
 def load_package_config(pipeline: str, *, overrides: Sequence[str] = ()) -> ConfigSource:
     """Reads, overrides and validates the configuration of a pipeline that shall run on Kubeflow.
 
-    Paths stay as they are written: they are the containers', not this machine's.
+    Paths stay as they are written, but for the schema's: they are the containers', not this machine's.
 
     Args:
       pipeline: A YAML file, or the name of an example.
@@ -311,6 +315,7 @@ def load_package_config(pipeline: str, *, overrides: Sequence[str] = ()) -> Conf
     if default:
         push["dir"] = "unknown"
     config = _structure(mapping, source=pipeline)
+    config = dataclasses.replace(config, schema=_schema_path(config, folder or pathlib.Path.cwd()))
     if default:
         directory = f"{config.kubeflow.pipeline_root.rstrip('/')}/{config.name}/pushed"
         config = dataclasses.replace(config, push=dataclasses.replace(config.push, dir=directory))
@@ -364,6 +369,11 @@ def _absolute(path: str, base: pathlib.Path) -> str:
         return str((base / pathlib.Path(path).expanduser()).absolute())
     except RuntimeError as e:
         raise ConfigurationError(f"{path}: {e}; give a path without ~") from e
+
+
+def _schema_path(config: PipelineConfig, base: pathlib.Path) -> str | None:
+    """Returns the absolute path of the reviewed schema, on the machine where the pipeline is run or compiled."""
+    return None if config.schema is None else str((base / pathlib.Path(config.schema).expanduser()).absolute())
 
 
 _WANTED = {

@@ -3,8 +3,10 @@
 import dataclasses
 import pathlib
 
+from tfx import types
 from tfx.components.schema_gen.component import SchemaGen
 from tfx.components.statistics_gen.component import StatisticsGen
+from tfx.dsl.components.base import base_component
 from tfx.orchestration import data_types, metadata
 from tfx.orchestration import pipeline as tfx_pipeline
 
@@ -13,10 +15,12 @@ from lockstep.components.evaluator.options import EvaluateSpec
 from lockstep.components.example_gen.component import ExampleGen
 from lockstep.components.example_validator.component import ExampleValidator
 from lockstep.components.pusher.component import Pusher
+from lockstep.components.schema_gen.component import SchemaGen as ReviewedSchemaGen
 from lockstep.components.trainer.component import DistributedTrainer
 from lockstep.components.trainer.step import TrainStep
 from lockstep.components.trainer.worker_range import WorkerRange
 from lockstep.components.transform.component import Transform
+from lockstep.pipelines import reviewed_schema
 from lockstep.pipelines.config import BeamOptions, PipelineConfig
 from lockstep.pipelines.kubeflow.options import KubeflowOptions
 from lockstep.pipelines.run_files import RootFiles
@@ -95,13 +99,7 @@ def build_pipeline(config: PipelineConfig, site: Site) -> tfx_pipeline.Pipeline:
     examples = example_gen.outputs["examples"]
     statistics_gen = StatisticsGen(examples=examples)
     statistics = statistics_gen.outputs["statistics"]
-    schema_gen = SchemaGen(
-        statistics=statistics,
-        # No shapes: every column may be missing at serving, even one that never was in training.
-        infer_feature_shape=False,
-        # TFX alone infers from all splits, so that no other split could ever differ from the schema.
-        exclude_splits=[split for split in config.data.splits if split != "train"],
-    )
+    schema_gen = _schema_gen(config, statistics)
     schema = schema_gen.outputs["schema"]
     example_validator = ExampleValidator(
         statistics=statistics,
@@ -155,6 +153,18 @@ def build_pipeline(config: PipelineConfig, site: Site) -> tfx_pipeline.Pipeline:
             metadata.sqlite_metadata_connection_config(str(site.metadata_path)) if site.metadata_path else None
         ),
         beam_pipeline_args=beam_arguments(config.beam),
+    )
+
+
+def _schema_gen(config: PipelineConfig, statistics: types.BaseChannel) -> base_component.BaseComponent:
+    if config.schema is not None:
+        return ReviewedSchemaGen(statistics, reviewed_schema.read_schema(config.schema))
+    return SchemaGen(
+        statistics=statistics,
+        # No shapes: every column may be missing at serving, even one that never was in training.
+        infer_feature_shape=False,
+        # TFX alone infers from all splits, so that no other split could ever differ from the schema.
+        exclude_splits=[split for split in config.data.splits if split != "train"],
     )
 
 

@@ -23,7 +23,7 @@ from lockstep.components.errors import ConfigurationError
 from lockstep.components.example_gen.files import split_path
 from lockstep.components.example_gen.inputs import check_found
 from lockstep.components.example_gen.options import CsvOptions, DataOptions
-from lockstep.pipelines import run_events, run_guards
+from lockstep.pipelines import reviewed_schema, run_events, run_guards
 from lockstep.pipelines.config import ConfigSource
 from lockstep.pipelines.console import Console, shorten
 from lockstep.pipelines.run_files import RootFiles, RunFiles
@@ -101,6 +101,8 @@ def run_pipeline(
     check_steps(force, STEPS)
     check_data(source.config.data.path)
     files = RootFiles(root)
+    if source.config.schema is not None:
+        reviewed_schema.parse(source.config.schema)
     with contextlib.ExitStack() as stack:
         with run_guards.root_errors(root):
             files.runs_dir.mkdir(parents=True, exist_ok=True)

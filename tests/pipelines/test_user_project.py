@@ -208,8 +208,16 @@ def test_a_closed_output_ends_the_run(tmp_path: pathlib.Path) -> None:
     assert not _processes_with(str(project.root))
 
 
+_SCHEMA = """
+feature { name: "height" type: FLOAT float_domain { min: 0 max: 90 } }
+feature { name: "width" type: FLOAT }
+feature { name: "region" type: BYTES string_domain { value: "north" value: "south" } }
+feature { name: "steep" type: INT }
+"""
+
+
 def test_anomalies_stop_the_run_with_the_rows_that_show_them(tmp_path: pathlib.Path) -> None:
-    """Before anything is made of the data; the message has the key that lets them pass."""
+    """Before anything is made of the data, by a reviewed schema; the message has the key that lets them pass."""
     project = make_project(tmp_path)
     header, *rows = (project.folder / "data" / "hills.csv").read_text().splitlines()
     for name, lines in (("train", rows[:400]), ("eval", [*rows[400:], "2,1,moon,1"])):
@@ -217,11 +225,14 @@ def test_anomalies_stop_the_run_with_the_rows_that_show_them(tmp_path: pathlib.P
     (project.folder / "data" / "hills.csv").unlink()
     arguments = ["data.path=data", "data.split_by={paths: {train: train.csv, eval: eval.csv}}", "data.keep_origin=true"]
     options = [word for argument in arguments for word in ("--set", argument)]
-    stopped = project.run(*options, "--set", "validate.allow=[]")
+    (project.folder / "hills.schema.pbtxt").write_text(_SCHEMA)
+    stopped = project.run(*options, "--set", "validate.allow=[]", "--set", "schema=hills.schema.pbtxt")
     assert stopped.returncode == 3, stopped.stderr
+    assert "3 anomalies in the data" in stopped.stderr
     assert "eval, column 'region'" in stopped.stderr
-    assert "rows: " in stopped.stderr
+    assert "train, column 'height'" in stopped.stderr
+    assert "expected: numbers, from 0 to 90" in stopped.stderr
     assert f"{project.folder}/data/eval.csv:{len(rows) - 400 + 2} ('moon')" in stopped.stderr
-    assert "validate.allow: [enum_type_unexpected_string_values]" in stopped.stderr
+    assert "validate.allow: [enum_type_unexpected_string_values, float_type_big_float]" in stopped.stderr
     assert project.states()["ExampleValidator"] == "failed"
     assert "Transform" not in project.states()

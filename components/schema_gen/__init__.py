@@ -1,0 +1,1 @@
+"""A schema that was reviewed, in place of one that is inferred in each run."""
