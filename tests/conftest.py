@@ -34,6 +34,13 @@ def frozen_heap() -> None:
     gc.freeze()
 
 
+@pytest.fixture(autouse=True, scope="session")
+def heap_at_the_end() -> Iterator[None]:
+    """Gives everything back to the collector, for the interpreter to end as it does without ``frozen_heap``."""
+    yield
+    gc.unfreeze()
+
+
 @dataclasses.dataclass(frozen=True)
 class Bucket:
     """A new bucket of a real S3 server.

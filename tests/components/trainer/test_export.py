@@ -1,5 +1,6 @@
 """The SavedModel: what it takes, and that it predicts what the model in memory does."""
 
+import functools
 import json
 import shutil
 from pathlib import Path
@@ -53,9 +54,15 @@ def exported(training_data: TrainingData, tmp_path_factory: pytest.TempPathFacto
     return model, folder / "model"
 
 
+@functools.cache
+def loaded(export_dir: Path) -> Any:
+    """The model in a folder that stays as it is."""
+    return tf.saved_model.load(str(export_dir))
+
+
 def signature(export_dir: Path, name: str, *rows: dict[str, Any]) -> dict[str, np.ndarray]:
     """What a signature answers to raw rows."""
-    function = tf.saved_model.load(str(export_dir)).signatures[name]
+    function = loaded(export_dir).signatures[name]
     return {key: value.numpy() for key, value in function(tf.constant([example(row) for row in rows])).items()}
 
 
@@ -114,7 +121,7 @@ def test_any_column_may_be_absent(exported: tuple[keras.Model, Path]) -> None:
 
 def test_no_rows_give_no_predictions(exported: tuple[keras.Model, Path]) -> None:
     """An empty request is answered by an empty response."""
-    function = tf.saved_model.load(str(exported[1])).signatures["serving_default"]
+    function = loaded(exported[1]).signatures["serving_default"]
     assert function(tf.constant([], tf.string))["predictions"].shape == (0, 1)
 
 
@@ -193,25 +200,40 @@ def preprocess_awkward(inputs: dict[str, Any]) -> dict[str, Any]:
     outputs = {LABEL: tft.sparse_tensor_to_dense_with_shape(inputs[LABEL], [None, 1], 0.0)}
     for index, name in enumerate(AWKWARD_NAMES):
         value = tft.sparse_tensor_to_dense_with_shape(inputs[name], [None, 1], 0)
-        text = tf.strings.as_string(value)
-        vocabulary = tft.compute_and_apply_vocabulary(text, vocab_filename=f"v{index}", num_oov_buckets=1)
-        outputs[name] = (vocabulary, tft.bucketize(value, 3), tf.cast(value, tf.float32))[index % 3]
+        if index % 3 == 0:
+            text = tf.strings.as_string(value)
+            outputs[name] = tft.compute_and_apply_vocabulary(text, vocab_filename=f"v{index}", num_oov_buckets=1)
+        elif index % 3 == 1:
+            outputs[name] = tft.bucketize(value, 3)
+        else:
+            outputs[name] = tf.cast(value, tf.float32)
     return outputs
+
+
+AWKWARD_ROWS: list[Row] = [{LABEL: float(i % 2), **dict.fromkeys(AWKWARD_NAMES, (i + 1) % 5)} for i in range(20)]
+
+
+@pytest.fixture(scope="module")
+def awkward(tmp_path_factory: pytest.TempPathFactory) -> tuple[tft.TFTransformOutput, tuple[str, ...]]:
+    """The transform graph of columns with such names, and files of transformed records."""
+    folder = tmp_path_factory.mktemp("awkward")
+    transformed = run_preprocessing(preprocess_awkward, AWKWARD_ROWS, output_dir=folder / "graph")
+    raw_schema = schema_utils.schema_from_feature_spec(transformed.raw_spec)
+    metadata_io.write_metadata(DatasetMetadata(raw_schema), str(folder / "graph" / "metadata"))
+    records = [
+        example({name: column[i].item() for name, column in transformed.features.items()})
+        for i in range(len(AWKWARD_ROWS))
+    ]
+    return transformed.transform_output, write_split(folder / "train", records, 2)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("build", ["mlp", "linear"])
-def test_columns_of_any_name_are_trained_on_and_served(tmp_path: Path, build: str) -> None:
+def test_columns_of_any_name_are_trained_on_and_served(
+    awkward: tuple[tft.TFTransformOutput, tuple[str, ...]], tmp_path: Path, build: str
+) -> None:
     """From transformed records with such names over a training step to both signatures of the SavedModel."""
-    rows: list[Row] = [{LABEL: float(i % 2), **dict.fromkeys(AWKWARD_NAMES, (i + 1) % 5)} for i in range(20)]
-    transformed = run_preprocessing(preprocess_awkward, rows, output_dir=tmp_path / "graph")
-    output = transformed.transform_output
-    raw_schema = schema_utils.schema_from_feature_spec(transformed.raw_spec)
-    metadata_io.write_metadata(DatasetMetadata(raw_schema), str(tmp_path / "graph" / "metadata"))
-    records = [
-        example({name: column[i].item() for name, column in transformed.features.items()}) for i in range(len(rows))
-    ]
-    files = write_split(tmp_path / "train", records, 2)
+    output, files = awkward
     data = TrainingInput(Records(files, output.transformed_feature_spec(), LABEL), batch_size=8, num_shards=2)
     model = build_model(ModelOptions(build=build), output, LABEL)
     optimizer = loop.optimizer_of(model, TrainOptions())
@@ -222,7 +244,7 @@ def test_columns_of_any_name_are_trained_on_and_served(tmp_path: Path, build: st
 
     columns = serving_columns(output, model, label=LABEL)
     export(model, output, columns, tmp_path / "model", label=LABEL, label_kind="binary")
-    served_rows = [dict(row) for row in rows]
+    served_rows = [dict(row) for row in AWKWARD_ROWS]
     features = signature(tmp_path / "model", "transform_features", *served_rows)
     assert set(features) == {LABEL, *AWKWARD_NAMES}
     served = signature(tmp_path / "model", "serving_default", *(without(row, LABEL) for row in served_rows))

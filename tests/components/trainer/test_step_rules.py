@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,29 @@ def trained(spec: TrainSpec) -> list[np.ndarray[Any, Any]]:
     return final_variables(spec)
 
 
+Alone = Callable[..., tuple[TrainSpec, list[np.ndarray[Any, Any]]]]
+
+
+@pytest.fixture(scope="module")
+def trained_before() -> dict[str, tuple[TrainSpec, list[np.ndarray[Any, Any]]]]:
+    """What one process trained for a test of this file, by its options."""
+    return {}
+
+
+@pytest.fixture
+def alone(make_spec: MakeSpec, trained_before: dict[str, tuple[TrainSpec, list[np.ndarray[Any, Any]]]]) -> Alone:
+    """Trains in one process on one device, once for all tests that ask for the same options."""
+
+    def train(**options: Any) -> tuple[TrainSpec, list[np.ndarray[Any, Any]]]:
+        key = json.dumps(options, sort_keys=True)
+        if key not in trained_before:
+            spec = make_spec(f"alone-{len(trained_before)}", **options, **ONE)
+            trained_before[key] = spec, trained(spec)
+        return trained_before[key]
+
+    return train
+
+
 def check_close(got: list[np.ndarray[Any, Any]], expected: list[np.ndarray[Any, Any]], tolerance: float) -> None:
     """Asserts that all variables are equal to the tolerance."""
     for one, other in zip(got, expected, strict=True):
@@ -47,10 +71,12 @@ def check_close(got: list[np.ndarray[Any, Any]], expected: list[np.ndarray[Any, 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 @pytest.mark.parametrize(("build", "tolerance"), PRECISION)
-def test_accumulated_parts_equal_one_batch(make_spec: MakeSpec, optimizer: str, build: str, tolerance: float) -> None:
+def test_accumulated_parts_equal_one_batch(
+    make_spec: MakeSpec, alone: Alone, optimizer: str, build: str, tolerance: float
+) -> None:
     """Four parts, on one device and on two in a process and in two, over uneven ends of epochs."""
     model = {"build": f"sample_models:{build}", "optimizer": optimizer}
-    whole = trained(make_spec("whole", **model, **ONE))
+    _, whole = alone(**model)
     for name, options in (("one", ONE), ("mirrored", MIRRORED), ("multi", MULTI_WORKER)):
         check_close(trained(make_spec(name, **model, **options, accumulate=4)), whole, tolerance)
 
@@ -65,14 +91,15 @@ def test_a_penalty_on_weights_counts_once_a_step_however_many_parts(make_spec: M
 @pytest.mark.parametrize("clip", [{"clip_norm": 0.05}, {"clip_value": 0.01}])
 @pytest.mark.parametrize(("build", "tolerance"), PRECISION)
 def test_clipping_is_that_of_the_whole_batch(
-    make_spec: MakeSpec, clip: dict[str, float], build: str, tolerance: float
+    make_spec: MakeSpec, alone: Alone, clip: dict[str, float], build: str, tolerance: float
 ) -> None:
     """On two devices, on two workers in parts, and on one: equal, and not what no clipping gives."""
-    model = {"build": f"sample_models:{build}", "optimizer": "sgd", "learning_rate": 0.5, **clip}
-    whole = trained(make_spec("whole", **model, **ONE))
+    unclipped = {"build": f"sample_models:{build}", "optimizer": "sgd", "learning_rate": 0.5}
+    model = {**unclipped, **clip}
+    _, whole = alone(**model)
     check_close(trained(make_spec("mirrored", **model, **MIRRORED)), whole, tolerance)
     check_close(trained(make_spec("multi", **model, **MULTI_WORKER, accumulate=2)), whole, tolerance)
-    free = trained(make_spec("free", **{**model, **dict.fromkeys(clip)}, **ONE))
+    _, free = alone(**unclipped)
     assert max(float(np.max(np.abs(a - b))) for a, b in zip(free, whole, strict=True)) > 0.01
 
 
@@ -99,12 +126,11 @@ def test_a_schedule_works_with_a_split_model(make_spec: MakeSpec) -> None:
 
 
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
-def test_half_precision_learns_and_serves_float32(make_spec: MakeSpec, precision: str) -> None:
+def test_half_precision_learns_and_serves_float32(make_spec: MakeSpec, alone: Alone, precision: str) -> None:
     """In parts, clipped, on two workers: weights are float32 and learn as in full precision."""
     model = {"build": "sample_models:small_model", "learning_rate": 0.05, "clip_norm": 1.0}
-    full = make_spec("full", **model, **ONE)
+    full, weights = alone(**model)
     half = make_spec("half", **model, **MULTI_WORKER, accumulate=2, precision=precision)
-    weights = trained(full)
     got = trained(half)
     scales = [float(value) for value in got if value.shape == () and value.dtype == np.float32 and value >= 1]
     assert len(scales) == (precision == "mixed_float16")
@@ -120,14 +146,15 @@ def test_half_precision_learns_and_serves_float32(make_spec: MakeSpec, precision
 
 
 @pytest.mark.parametrize(("build", "tolerance"), PRECISION)
-def test_class_weights_are_those_of_the_whole_batch(make_spec: MakeSpec, build: str, tolerance: float) -> None:
+def test_class_weights_are_those_of_the_whole_batch(
+    make_spec: MakeSpec, alone: Alone, build: str, tolerance: float
+) -> None:
     """Two workers in parts equal one, which is not what no weights give: a rarer label that weighs more is foretold."""
-    model = {"build": f"sample_models:{build}", "class_weights": {"1": 5.0, "0": 0.5}}
-    one = make_spec("one", **model, **ONE)
-    whole = trained(one)
+    unweighted = {"build": f"sample_models:{build}", "optimizer": "adam"}
+    model = {**unweighted, "class_weights": {"1": 5.0, "0": 0.5}}
+    one, whole = alone(**model)
     check_close(trained(make_spec("multi", **model, **MULTI_WORKER, accumulate=2)), whole, tolerance)
-    plain = make_spec("plain", build=f"sample_models:{build}", **ONE)
-    trained(plain)
+    plain, _ = alone(**unweighted)
     examples = tf.constant([example({"fare": fare, "company": "blue"}) for fare in (2.0, 8.0, 12.0)])
     heavy, light = (
         tf.saved_model.load(spec.export_dir).signatures["serving_default"](examples)["predictions"].numpy()
