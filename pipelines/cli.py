@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from lockstep.components import object_store
 from lockstep.components.errors import StepFailed, UserError
 from lockstep.components.example_gen.options import FORMATS
+from lockstep.components.loading import collector_off
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -599,7 +600,8 @@ def _quiet_imports() -> Iterator[None]:
     with tempfile.TemporaryFile() as written:
         os.dup2(written.fileno(), 2)
         try:
-            yield
+            with collector_off():
+                yield
         except BaseException:
             written.seek(0)
             os.write(terminal, written.read())

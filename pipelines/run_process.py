@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from lockstep.components import object_store
 from lockstep.components.errors import StepFailed
+from lockstep.components.loading import collector_off
 from lockstep.pipelines import run_events, run_guards
 from lockstep.pipelines.config import PipelineConfig
 from lockstep.pipelines.explanation import explain
@@ -121,9 +122,10 @@ def _run_steps(request: RunRequest, sender: _Sender) -> run_events.RunFinished:
     fingerprints.check()
 
     # Here and not at the top: these take seconds, and a wrong import path is told before.
-    from tfx.orchestration import metadata
+    with collector_off():
+        from tfx.orchestration import metadata
 
-    from lockstep.pipelines import definition, figures, leftovers, local
+        from lockstep.pipelines import definition, figures, leftovers, local
 
     root = RootFiles(pathlib.Path(request.root))
     pipeline = definition.build_pipeline(config, definition.Site.local(config, root, folder))

@@ -4,6 +4,7 @@ import signal
 import time
 from typing import NoReturn
 
+from lockstep.components.loading import collector_off
 from lockstep.components.trainer.devices import choose_devices, limit_threads
 from lockstep.components.trainer.heartbeat import Reporter
 from lockstep.components.trainer.task import Task
@@ -17,7 +18,8 @@ def serve(task: Task, reporter: Reporter) -> NoReturn:
     Raises:
       tf.errors.OpError: The address is taken.
     """
-    import tensorflow as tf
+    with collector_off():
+        import tensorflow as tf
 
     limit_threads(task)
     if task.role == "worker":

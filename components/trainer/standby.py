@@ -10,6 +10,7 @@ import os
 import sys
 from typing import NoReturn
 
+from lockstep.components.loading import collector_off
 from lockstep.components.trainer.launchers.assignment import Assignment
 
 __all__ = ["main", "standby_command"]
@@ -29,7 +30,8 @@ def main() -> NoReturn:
     from lockstep.components.trainer import worker
 
     worker.end_with_parent()
-    from lockstep.components.trainer import asynchronous, sharded, synchronous, training
+    with collector_off():
+        from lockstep.components.trainer import asynchronous, sharded, synchronous, training
 
     del asynchronous, sharded, synchronous, training
     line = read_line(0)

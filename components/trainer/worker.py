@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from lockstep.components.errors import UserError
+from lockstep.components.loading import collector_off
 from lockstep.components.trainer.heartbeat import EventName, Reporter
 from lockstep.components.trainer.spec import TrainOptions, TrainSpec
 from lockstep.components.trainer.task import Task
@@ -82,7 +83,8 @@ def run(spec: TrainSpec, task: Task, reporter: Reporter, *, attempt: int) -> int
 
 
 def _train(spec: TrainSpec, task: Task, reporter: Reporter, attempt: int) -> dict[str, Any]:
-    from lockstep.components.trainer.training import Training
+    with collector_off():
+        from lockstep.components.trainer.training import Training
 
     training = Training(spec, task, reporter, attempt=attempt)
     result = training.train()
@@ -100,7 +102,8 @@ def _train(spec: TrainSpec, task: Task, reporter: Reporter, attempt: int) -> dic
 
 
 def _run_function(spec: TrainSpec, task: Task, reporter: Reporter, attempt: int) -> dict[str, Any]:
-    from lockstep.components.trainer import run_function
+    with collector_off():
+        from lockstep.components.trainer import run_function
 
     run_function.run(spec, task, reporter, attempt=attempt)
     return {"step": spec.options.num_steps, "digest": ""}

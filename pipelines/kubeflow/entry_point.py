@@ -21,6 +21,7 @@ from pathlib import Path
 
 from lockstep.components import object_store
 from lockstep.components.errors import StepFailed
+from lockstep.components.loading import collector_off
 from lockstep.pipelines.explanation import explain
 from lockstep.pipelines.kubeflow.container_paths import ContainerPaths
 
@@ -46,7 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with _local_temporary_dir() as temporary_dir:
             # Here and not at the top: TFX takes seconds, and a failure to import it is told like any other.
-            from lockstep.pipelines.kubeflow import step_execution
+            with collector_off():
+                from lockstep.pipelines.kubeflow import step_execution
 
             command = step_execution.StepCommand(beam_arguments=tuple(beam_arguments), **vars(options))
             step_execution.run_step(command, ContainerPaths(root), temporary_dir)
