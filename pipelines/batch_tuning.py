@@ -1,5 +1,6 @@
 """``lockstep tune-batch``: which batch size a pipeline's training should have on this machine."""
 
+import dataclasses
 import pathlib
 import time
 from collections.abc import Callable, Sequence
@@ -133,7 +134,8 @@ def training_spec(config: PipelineConfig, root: RootFiles, folder: pathlib.Path 
     if not files:
         raise _not_run(root)
     return TrainSpec(
-        options=config.train,
+        # No record of the evaluation split is read.
+        options=dataclasses.replace(config.train, validate_every=None, early_stopping=None),
         model=config.model,
         label=config.label.output,
         label_kind=config.label_kind,

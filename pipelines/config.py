@@ -31,12 +31,15 @@ from lockstep.components.trainer.spec import (
     check_weight_column,
 )
 from lockstep.components.transform.options import TransformOptions
+from lockstep.pipelines.example_data import example_data, is_example_path
 from lockstep.pipelines.kubeflow.options import KubeflowOptions
 from lockstep.pipelines.yaml_reader import parse_yaml
+from lockstep.transforms.augmentation_options import AugmentationOptions
 from lockstep.transforms.features import Feature, Label, transformed_features, vocabulary_name
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+IMAGE_AUGMENTATION = "lockstep.transforms.augmentation:ImageAugmentation"
 _MAX_MESSAGE = 2000
 _RUN_FN_STRATEGIES = ("multi_worker_mirrored", "one_device")  # those whose processes are plain workers
 _KEY_PART = re.compile(r'"([^"]+)"|([^".=]+)')
@@ -128,6 +131,7 @@ class PipelineConfig:
             if value is not None and not _IMPORT_PATH.fullmatch(value):
                 raise ValueError(f"{key}: {value!r} is not allowed; spell it module:function")
         self._check_run_fn()
+        self._check_augmentation()
         try:
             check_class_weights(self.train, self.label_kind)
             check_weight_column(self.train, self.label.output, self.run_fn is not None)
@@ -176,6 +180,26 @@ class PipelineConfig:
                 f"train.strategy: {self.train.strategy!r} is not allowed beside run_fn, which makes its own; give"
                 f" {' or '.join(_RUN_FN_STRATEGIES)}, or leave it out"
             )
+
+    def _check_augmentation(self) -> None:
+        if self.train.augment != IMAGE_AUGMENTATION:
+            return
+        try:
+            options = AugmentationOptions.from_parameters(self.train.augment_parameters)
+        except ValueError as e:
+            raise ValueError(f"train.augment_parameters.{e}") from e
+        feature = self.features.get(options.image)
+        if self.features and (feature is None or feature.kind != "image"):
+            raise ValueError(
+                f"train.augment_parameters.image: {options.image!r} is not allowed; name a feature of kind image"
+            )
+        if feature is not None and feature.scale is not None:
+            expected = {"zero_one": (0.0, 1.0), "minus_one_one": (-1.0, 1.0), "none": (0.0, 255.0)}[feature.scale]
+            if tuple(map(float, options.value_range)) != expected:
+                raise ValueError(
+                    f"train.augment_parameters.value_range: {list(options.value_range)} is not allowed;"
+                    f" features.{options.image} with scale {feature.scale} has values within {list(expected)}"
+                )
 
     def to_json(self) -> str:
         """Returns the JSON document that ``from_json`` turns into an equal configuration."""
@@ -285,7 +309,7 @@ def load_config(
     base = folder or pathlib.Path.cwd()
     config = dataclasses.replace(
         config,
-        data=dataclasses.replace(config.data, path=_absolute(config.data.path, base)),
+        data=dataclasses.replace(config.data, path=_data_path(config.data.path, base, root)),
         push=dataclasses.replace(config.push, dir=_absolute(config.push.dir, base)),
         schema=_schema_path(config, base),
     )
@@ -316,6 +340,11 @@ def load_package_config(pipeline: str, *, overrides: Sequence[str] = ()) -> Conf
         push["dir"] = "unknown"
     config = _structure(mapping, source=pipeline)
     config = dataclasses.replace(config, schema=_schema_path(config, folder or pathlib.Path.cwd()))
+    if is_example_path(config.data.path):
+        raise ConfigurationError(
+            f"{pipeline}: data.path: {config.data.path} is written by lockstep run on this machine; copy it to where"
+            " the containers read, and give that as --set data.path=..."
+        )
     if default:
         directory = f"{config.kubeflow.pipeline_root.rstrip('/')}/{config.name}/pushed"
         config = dataclasses.replace(config, push=dataclasses.replace(config.push, dir=directory))
@@ -357,6 +386,10 @@ def _apply_override(mapping: dict[str, Any], override: str) -> None:
             raise ConfigurationError(f"--set {override}: {part!r} holds a value, no keys below it")
         target = child
     target[parts[-1]] = value
+
+
+def _data_path(path: str, base: pathlib.Path, root: pathlib.Path) -> str:
+    return example_data(path, root) if is_example_path(path) else _absolute(path, base)
 
 
 def _absolute(path: str, base: pathlib.Path) -> str:

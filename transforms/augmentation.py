@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from lockstep.transforms import image_geometry
-from lockstep.transforms.image_geometry import BoxUnit
+from lockstep.transforms.augmentation_options import AugmentationOptions
 
 _DRAWS = (
     *("flip_horizontal", "flip_vertical", "rotate", "zoom", "translate_x", "translate_y"),
@@ -24,69 +24,11 @@ _DRAWS = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ImageAugmentation:
+class ImageAugmentation(AugmentationOptions):
     """Changes a batch of images; call it as ``train.augment`` is called.
 
-    In this order: a window is cut out and brought to the full size (``crop``), the image is flipped, turned and zoomed
-    about its middle, moved; then brightness, contrast, saturation and hue change. The geometry is one interpolation.
-
-    Args:
-      image: Column of float32 [batch, height, width, channels], of values within ``value_range``.
-      boxes: Column of float32 [batch, boxes, 4]: y_min, x_min, y_max, x_max; four zeros are no box. None for none.
-      mask: Column of numbers [batch, height, width, 1]; takes the nearest pixel's value. None for none.
-      box_unit: ``pixel``, or ``normalized``: 1 is the image's height or width.
-      flip_horizontal: Probability that left becomes right, 0 to 1.
-      flip_vertical: Probability that top becomes bottom, 0 to 1.
-      rotate: Degrees, at most, to either side; 0 to 180.
-      zoom: At least and at most so many times the size; two positive numbers.
-      translate: At most so much of width and height, to either side; 0 to 1.
-      crop: Share of width and height that is kept at least, above 0 to 1. Where the window is, is drawn too.
-      brightness: At most so much of the value range is added or taken away; 0 to 1.
-      contrast: At least and at most so many times the distance of each channel's values from their mean.
-      saturation: At least and at most so many times the distance from grey. Three channels only.
-      hue: At most so much of the circle of colours, to either side; 0 to 0.5. Three channels only.
-      fill: Of pixels from outside the image.
-      mask_fill: Of a mask's pixels from outside.
-      value_range: Lowest and highest value of a pixel; what would be beyond is cut off.
-      min_visibility: Share of a box's area that must stay within the image, 0 to 1; with less there is no box.
-
-    Raises:
-      ValueError: A number is out of its range.
+    Its options are those of `AugmentationOptions`.
     """
-
-    image: str
-    boxes: str | None = None
-    mask: str | None = None
-    box_unit: BoxUnit = "pixel"
-    flip_horizontal: float = 0.0
-    flip_vertical: float = 0.0
-    rotate: float = 0.0
-    zoom: tuple[float, float] = (1.0, 1.0)
-    translate: float = 0.0
-    crop: float = 1.0
-    brightness: float = 0.0
-    contrast: tuple[float, float] = (1.0, 1.0)
-    saturation: tuple[float, float] = (1.0, 1.0)
-    hue: float = 0.0
-    fill: float = 0.0
-    mask_fill: float = 0.0
-    value_range: tuple[float, float] = (0.0, 1.0)
-    min_visibility: float = 0.1
-
-    def __post_init__(self) -> None:
-        """Checks the numbers."""
-        for name, most in _SHARES.items():
-            value = getattr(self, name)
-            if not 0 <= value <= most:
-                raise ValueError(f"{name}: {value} is not allowed; give 0 to {most:g}")
-        if not 0 < self.crop <= 1:
-            raise ValueError(f"crop: {self.crop} is not allowed; give a share above 0, at most 1")
-        for name in ("zoom", "contrast", "saturation", "value_range"):
-            low, high = getattr(self, name)
-            if low > high or (low <= 0 and name == "zoom") or (low < 0 and name in ("contrast", "saturation")):
-                raise ValueError(f"{name}: ({low}, {high}) is not allowed; give the lower number first, none negative")
-        if self.box_unit not in ("pixel", "normalized"):
-            raise ValueError(f"box_unit: {self.box_unit!r} is not allowed; give 'pixel' or 'normalized'")
 
     def __call__(self, columns: Mapping[str, Any], seeds: tf.Tensor) -> dict[str, Any]:
         """Returns the columns, of which images, boxes and masks are changed.
@@ -202,15 +144,6 @@ class ImageAugmentation:
         return changed if changed is images else tf.clip_by_value(changed, low, high)
 
 
-_SHARES = {
-    "flip_horizontal": 1.0,
-    "flip_vertical": 1.0,
-    "rotate": 180.0,
-    "translate": 1.0,
-    "brightness": 1.0,
-    "hue": 0.5,
-    "min_visibility": 1.0,
-}
 _MOVES = ("flip_horizontal", "flip_vertical", "rotate", "translate")
 
 

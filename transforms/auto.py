@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from tensorflow_metadata.proto.v0 import statistics_pb2
 
-from lockstep.transforms.feature_kinds import OPTIONS_OF_KIND
+from lockstep.transforms.feature_kinds import OPTIONS_OF_KIND, SCALES_OF_KIND
 from lockstep.transforms.feature_options import Feature
 from lockstep.transforms.features import from_config
 
@@ -128,6 +128,7 @@ def _line(name: str, choice: Choice) -> str:
     if choice.feature is None:
         return f"  # {_flow(name)}: left out, {choice.reason}"
     defaults = {field.name: field.default for field in dataclasses.fields(Feature)}
+    defaults["scale"] = SCALES_OF_KIND.get(choice.feature.kind, (None,))[0]
     options: dict[str, Any] = {"kind": choice.feature.kind}
     for option in OPTIONS_OF_KIND[choice.feature.kind]:
         value = getattr(choice.feature, option)

@@ -12,6 +12,7 @@ from lockstep.transforms.feature_kinds import (
     MISSING_OF_KIND,
     OPTIONS_OF_KIND,
     OUTPUTS_OF_KIND,
+    SCALES_OF_KIND,
     Part,
 )
 from lockstep.transforms.time_options import NUM_VALUES_OF_PART, YEAR, parse_time, parse_utc_offset
@@ -21,7 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = ["check_feature"]
 
-_REQUIRED = (("hash", "num_buckets"), ("cross", "num_buckets"), ("integer", "num_values"))
+_REQUIRED = (
+    ("hash", "num_buckets"),
+    ("cross", "num_buckets"),
+    ("integer", "num_values"),
+    ("image", "height"),
+    ("image", "width"),
+)
 
 
 def check_feature(feature: "Feature") -> None:
@@ -46,8 +53,10 @@ def check_feature(feature: "Feature") -> None:
 
 
 def _check_choices(feature: "Feature") -> None:
-    allowed = {
-        "scale": ("z_score", "min_max", "robust", "none"),
+    allowed: dict[str, tuple[Any, ...]] = {
+        "scale": SCALES_OF_KIND.get(feature.kind, (feature.scale,)),
+        "fit": ("crop", "pad", "stretch"),
+        "channels": (1, 3, 4),
         "constant": ("zero", "error"),
         "inexact": ("error", "round"),
         "missing": MISSING_OF_KIND[feature.kind],
@@ -57,8 +66,8 @@ def _check_choices(feature: "Feature") -> None:
     for name, choices in allowed.items():
         value = getattr(feature, name)
         if value not in choices:
-            of_kind = f" for kind {feature.kind!r}" if name in ("missing", "output") else ""
-            raise ValueError(f"{name}: {value!r} is not allowed{of_kind}; give one of {', '.join(choices)}")
+            of_kind = f" for kind {feature.kind!r}" if name in ("missing", "output", "scale") else ""
+            raise ValueError(f"{name}: {value!r} is not allowed{of_kind}; give one of {', '.join(map(str, choices))}")
 
 
 def _check_options_of_kind(feature: "Feature") -> None:

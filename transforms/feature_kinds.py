@@ -10,13 +10,25 @@ __all__ = [
     "MISSING_OF_KIND",
     "OPTIONS_OF_KIND",
     "OUTPUTS_OF_KIND",
+    "SCALES_OF_KIND",
     "Kind",
     "Missing",
     "Part",
 ]
 
 Kind = Literal[
-    "numeric", "buckets", "vocabulary", "hash", "integer", "timestamp", "cross", "text", "list", "pass_through", "auto"
+    "numeric",
+    "buckets",
+    "vocabulary",
+    "hash",
+    "integer",
+    "timestamp",
+    "cross",
+    "text",
+    "list",
+    "pass_through",
+    "image",
+    "auto",
 ]
 Part = Literal["second", "minute", "hour", "hour_of_week", "weekday", "day", "day_of_year", "month", "quarter", "year"]
 Missing = Literal["indicator", "mean", "median", "zero", "constant", "error"]
@@ -44,6 +56,7 @@ OPTIONS_OF_KIND: Mapping[Kind, tuple[str, ...]] = {
     ),
     "pass_through": ("missing", "default"),
     "auto": (),
+    "image": ("height", "width", "channels", "scale", "fit", "missing"),
 }
 MISSING_OF_KIND: Mapping[Kind, tuple[Missing, ...]] = {
     "numeric": get_args(Missing),
@@ -57,6 +70,7 @@ MISSING_OF_KIND: Mapping[Kind, tuple[Missing, ...]] = {
     "list": ("indicator", "zero", "constant", "error"),
     "pass_through": ("indicator", "zero", "constant", "error"),
     "auto": ("indicator",),
+    "image": ("indicator", "zero", "error"),
 }
 OUTPUTS_OF_KIND: Mapping[Kind, tuple[str, ...]] = {
     "text": ("indices", "counts", "tf_idf"),
@@ -70,4 +84,12 @@ LEAST = {
     "num_values": 1,
     "max_tokens": 1,
     "max_values": 1,
+    "height": 1,
+    "width": 1,
+}
+# The first one is what a kind has where none is declared.
+SCALES_OF_KIND: Mapping[Kind, tuple[str, ...]] = {
+    "numeric": ("z_score", "min_max", "robust", "none"),
+    "timestamp": ("z_score", "min_max", "robust", "none"),
+    "image": ("zero_one", "minus_one_one", "none"),
 }

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any, Literal
 
 from lockstep.transforms.feature_checks import check_feature
-from lockstep.transforms.feature_kinds import DEFAULT_NUM_BUCKETS, OPTIONS_OF_KIND, Kind, Missing, Part
+from lockstep.transforms.feature_kinds import DEFAULT_NUM_BUCKETS, OPTIONS_OF_KIND, SCALES_OF_KIND, Kind, Missing, Part
 from lockstep.transforms.time_options import YEAR
 
 __all__ = ["Feature"]
@@ -25,21 +25,22 @@ class Feature:
         that ``parts`` and ``since`` name. ``cross``: index (int64) chosen by hash of what ``columns`` hold together;
         its key is a name of its own, not a column. ``text``: the words of a text. ``list``: any number of values a row.
         ``auto``: one of these, picked by the statistics of the training split.
-        ``pass_through``: the value as it is (float32, int64 or text). Vocabulary, hash and list take text or whole
-        numbers; in a vocabulary empty text, and text with a line break, counts as not seen.
+        ``pass_through``: the value as it is (float32, int64 or text). ``image``: the bytes of a JPEG, PNG, GIF or BMP
+        file, decoded and brought to one size (float32 [batch, height, width, channels]). Vocabulary, hash and list take
+        text or whole numbers; in a vocabulary empty text, and text with a line break, counts as not seen.
       missing: What a missing value becomes. ``indicator``: for an index one of its own, the last; for a number the
-        mean (``pass_through``: 0 or empty text; sine and cosine: 0) and an output ``<column>_missing`` (float32, 0 or
-        1). ``mean``
-        and ``median``: that of the values present in training, after ``clip`` and ``log``. ``zero``: 0,
-        ``pass_through`` of text: empty text. ``constant``: what ``default`` says. ``error``: the step fails, as does a
-        request to the served model. ``mean`` and ``median`` are of numeric and buckets only, ``zero`` of these and of
-        pass_through.
+        mean (``pass_through``: 0 or empty text; sine and cosine: 0; ``image``: black) and an output
+        ``<column>_missing`` (float32, 0 or 1). ``mean`` and ``median``: that of the values present in training, after
+        ``clip`` and ``log``. ``zero``: 0, ``pass_through`` of text: empty text. ``constant``: what ``default`` says.
+        ``error``: the step fails, as does a request to the served model. ``mean`` and ``median`` are of numeric and
+        buckets only, ``zero`` of these, of pass_through, text, list and image.
       default: ``missing: constant`` only, and required there: the raw value, a number or text (of a timestamp: a time
         in ISO 8601, or its seconds), that stands for a missing one, in training as at serving.
-      scale: ``numeric``, and year and days of ``timestamp``. ``z_score``: minus the mean, by the standard deviation.
-        ``min_max``: 0 at the least value of training, 1 at the greatest; values beyond them come out beyond 0 and 1.
-        ``robust``: minus the median, by the distance of the quartiles. ``none``: as it is. Computed in float64, then
-        rounded to float32.
+      scale: ``numeric`` and ``image``, and year and days of ``timestamp``. ``z_score``: minus the mean, by the
+        standard deviation. ``min_max``: 0 at the least value of training, 1 at the greatest; values beyond them come
+        out beyond 0 and 1. ``robust``: minus the median, by the distance of the quartiles. ``none``: as it is. Computed
+        in float64, then rounded to float32. ``image``: ``zero_one`` (0 to 1), ``minus_one_one`` (-1 to 1), ``none`` (0
+        to 255). None is ``z_score``, of an image ``zero_one``.
       clip: ``numeric`` and ``buckets``: [least, greatest], a smaller number becomes the least, a greater one the
         greatest; null for no bound. Before everything else.
       log: ``numeric`` and ``buckets`` by quantiles: takes sign(x) * log(1 + abs(x)), which is defined for every
@@ -82,6 +83,11 @@ class Feature:
       lower: ``text`` only: whether letters become small ones, in all scripts.
       ngrams: ``text`` only: [least, most] words of a token, joined by a blank; 1 to 5.
       weights: ``list`` with ``output: multi_hot`` only: a raw column of as many numbers in each row.
+      height: ``image`` only, and required there: pixels.
+      width: Likewise.
+      channels: ``image`` only: 1 (grey), 3 (colours) or 4 (with transparency; not of JPEG).
+      fit: ``image`` only. How an image of other proportions becomes one of this size: ``crop``: the largest window in
+        its middle that has them; ``pad``: whole, with black beside it; ``stretch``: out of proportion.
 
     Raises:
       ValueError: A value out of range, or one that this kind of feature would ignore.
@@ -90,7 +96,7 @@ class Feature:
     kind: Kind
     missing: Missing = "indicator"
     default: int | float | str | None = None
-    scale: Literal["z_score", "min_max", "robust", "none"] = "z_score"
+    scale: Literal["z_score", "min_max", "robust", "none", "zero_one", "minus_one_one"] | None = None
     clip: tuple[float | None, float | None] | None = None
     log: bool = False
     constant: Literal["zero", "error"] = "zero"
@@ -113,12 +119,18 @@ class Feature:
     lower: bool = True
     ngrams: tuple[int, int] = (1, 1)
     weights: str | None = None
+    height: int | None = None
+    width: int | None = None
+    channels: int = 3
+    fit: Literal["crop", "pad", "stretch"] = "crop"
 
     def __post_init__(self) -> None:
         # From JSON they are lists.
         for name in ("edges", "parts", "columns", "ngrams"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "clip", None if self.clip is None else tuple(self.clip))
+        if self.scale is None and self.kind in SCALES_OF_KIND:
+            object.__setattr__(self, "scale", SCALES_OF_KIND[self.kind][0])
         check_feature(self)
         if self.kind == "buckets" and not self.edges and self.num_buckets is None:
             object.__setattr__(self, "num_buckets", DEFAULT_NUM_BUCKETS)
@@ -148,6 +160,6 @@ class Feature:
     def has_indicator(self) -> bool:
         """Whether there is an output of its own that tells missing values."""
         has_numbers = self.cyclic or YEAR in self.parts or self.since is not None
-        is_told = self.kind in ("numeric", "pass_through") or (self.kind == "timestamp" and has_numbers)
+        is_told = self.kind in ("numeric", "pass_through", "image") or (self.kind == "timestamp" and has_numbers)
         is_told |= self.kind in ("text", "list") and self.output != "indices"
         return self.missing == "indicator" and is_told

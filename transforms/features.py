@@ -268,6 +268,9 @@ def _outputs(column: str, feature: Feature) -> dict[str, TransformedFeature]:
         outputs = {f"{column}_{name}": output for name, output in _parts_of_time(column, feature).items()}
     elif feature.kind == "numeric":
         outputs[column] = quantity
+    elif feature.kind == "image":
+        shape = (feature.height or 0, feature.width or 0, feature.channels)
+        outputs[column] = TransformedFeature(column=column, dtype="float32", shape=shape)
     elif feature.kind in ("text", "list"):
         outputs = _outputs_of_tokens(column, feature)
     elif feature.kind in ("pass_through", "auto"):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
@@ -64,6 +64,12 @@ def _use(name: str, feature: Feature) -> NumberUse:
     return NumberUse(key=f"features.{name}", column=name, text=text)
 
 
+def _scale_of(feature: Feature) -> Literal["z_score", "min_max", "robust", "none"]:
+    if feature.kind != "numeric" or feature.scale not in ("z_score", "min_max", "robust"):
+        return "none"
+    return feature.scale
+
+
 def _request(name: str, feature: Feature, *, is_whole: bool) -> NumberColumn:
     limit = _INFINITY
     if is_whole and feature.inexact == "error":
@@ -71,7 +77,7 @@ def _request(name: str, feature: Feature, *, is_whole: bool) -> NumberColumn:
         limit = _LARGEST_EXACT_FLOAT32 if is_kept else _LARGEST_EXACT_FLOAT64
     return NumberColumn(
         key=f"features.{name}",
-        scale=feature.scale if feature.kind == "numeric" else "none",
+        scale=_scale_of(feature),
         fill="median" if feature.missing == "median" else "mean",
         num_buckets=feature.num_buckets or 0,
         # What is analysed is the logarithm: it ascends, so its limit is that of the number.

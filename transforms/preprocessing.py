@@ -8,6 +8,7 @@ import tensorflow as tf
 from lockstep.transforms.categories import category_outputs
 from lockstep.transforms.crosses import cross_outputs
 from lockstep.transforms.features import from_config, transformed_features
+from lockstep.transforms.images import image_outputs
 from lockstep.transforms.labels import label_output, weight_output
 from lockstep.transforms.lists import list_outputs
 from lockstep.transforms.numbers import number_outputs
@@ -26,7 +27,7 @@ def preprocessing_fn(inputs: Mapping[str, Any], custom_config: Mapping[str, Any]
       custom_config: What `lockstep.transforms.features.to_config` returns.
 
     Returns:
-      Dense tensors, of shape [batch, 1] but for texts and lists: the outputs of
+      Dense tensors, of shape [batch, 1] but for texts, lists and images: the outputs of
       `lockstep.transforms.features.transformed_features`, and the label (float32, of ``multiclass`` int64) under the
       name of its column; the weights of records, if there are any, likewise, NaN where missing.
 
@@ -51,5 +52,6 @@ def preprocessing_fn(inputs: Mapping[str, Any], custom_config: Mapping[str, Any]
     outputs |= category_outputs(inputs, features)
     outputs |= text_outputs(inputs, features)
     outputs |= list_outputs(inputs, features)
+    outputs |= image_outputs(inputs, features)
     outputs |= cross_outputs(inputs, features, outputs)
     return outputs

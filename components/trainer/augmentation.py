@@ -43,13 +43,24 @@ def _mix(words: "npt.NDArray[np.uint64]") -> "npt.NDArray[np.uint64]":
     return words ^ (words >> np.uint64(31))
 
 
-def load_augmentation(name: str) -> Augmentation:
-    """Returns the function ``module:function``.
+def load_augmentation(name: str, parameters: Mapping[str, Any] | None = None) -> Augmentation:
+    """Returns the function ``module:function``, or what it returns where it is a class with parameters.
+
+    Args:
+      name: Import path.
+      parameters: Keyword arguments of the class; None or empty calls nothing. Lists come as tuples.
 
     Raises:
-      ConfigurationError: There is none.
+      ConfigurationError: There is none, or it refuses the parameters.
     """
-    return user_function("train.augment", name)  # type: ignore[no-any-return]
+    made = user_function("train.augment", name)
+    if not parameters:
+        return made  # type: ignore[no-any-return]
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in parameters.items()}
+    try:
+        return made(**values)  # type: ignore[no-any-return]
+    except (TypeError, ValueError) as e:
+        raise ConfigurationError(f"train.augment_parameters: {name!r} refuses them: {e}") from e
 
 
 def augmented(

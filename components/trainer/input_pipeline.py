@@ -408,7 +408,7 @@ def worker_input(
       OSError: ``options.cache: disk`` finds no room.
     """
     count = options.devices_per_worker
-    augmentation = None if options.augment is None else load_augmentation(options.augment)
+    augmentation = None if options.augment is None else load_augmentation(options.augment, options.augment_parameters)
     deal = Deal.of(records.files, records.count(), options.virtual_shards)
     inputs = [
         TrainingInput(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from lockstep.components.class_labels import LabelKind
 from lockstep.components.errors import ConfigurationError
+from lockstep.components.trainer.convolution import ConvParameters, check_images, encode_image, is_image
 from lockstep.components.trainer.factorization import FactorizationParameters
 from lockstep.components.trainer.records import layout_of
 from lockstep.components.trainer.spec import ModelOptions
@@ -130,6 +131,28 @@ def mlp(inputs: ModelInputs) -> "keras.Model":
     return _model("mlp", tensors, _head(inputs)(hidden))
 
 
+def conv(inputs: ModelInputs) -> "keras.Model":
+    """Returns a small convolutional network for images; other features are joined to what it makes of them.
+
+    Args:
+      inputs: Dense features, at least one of them float32 [height, width, channels]; parameters as in `ConvParameters`.
+
+    Raises:
+      ConfigurationError: An unknown or invalid parameter, no image, one that is too small, or a feature of strings.
+    """
+    import keras
+
+    parameters = _parameters(ConvParameters, "conv", inputs.parameters)
+    check_images(inputs.features, parameters)
+    tensors, encoded = _encode(inputs, lambda size: math.ceil(size**0.25), parameters)
+    hidden = keras.layers.Concatenate(name="inputs")(encoded) if len(encoded) > 1 else encoded[0]
+    for number, units in enumerate(parameters.hidden, start=1):
+        hidden = keras.layers.Dense(units, activation="relu", name=f"hidden_{number}")(hidden)
+        if parameters.dropout:
+            hidden = keras.layers.Dropout(parameters.dropout, name=f"dropout_{number}")(hidden)
+    return _model("conv", tensors, _head(inputs)(hidden))
+
+
 def linear(inputs: ModelInputs) -> "keras.Model":
     """Returns a linear regression, of classes a logistic one: a weight for each quantity and each value of an index.
 
@@ -162,6 +185,7 @@ def factorization_machine(inputs: ModelInputs) -> "keras.Model":
 BUILT_IN: Mapping[str, Callable[[ModelInputs], "keras.Model"]] = {
     "mlp": mlp,
     "linear": linear,
+    "conv": conv,
     "factorization_machine": factorization_machine,
 }
 
@@ -284,8 +308,10 @@ def _feature_input(name: str, spec: Any, domain: Any) -> FeatureInput:
     )
 
 
-def _encode(inputs: ModelInputs, embedding_dim: Callable[[int], int]) -> tuple[dict[str, Any], list[Any]]:
-    """Makes a Keras input for every feature, and a float32 tensor [batch, n] from each."""
+def _encode(
+    inputs: ModelInputs, embedding_dim: Callable[[int], int], images: ConvParameters | None = None
+) -> tuple[dict[str, Any], list[Any]]:
+    """Makes a Keras input for every feature, and a float32 tensor [batch, n] from each; of images by blocks, if any."""
     import keras
 
     if not inputs.features:
@@ -306,6 +332,9 @@ def _encode(inputs: ModelInputs, embedding_dim: Callable[[int], int]) -> tuple[d
             )
         layer_name = _layer_name(number, name)
         tensors[name] = keras.Input(shape=feature.shape, dtype=feature.dtype, name=f"input_{layer_name}")
+        if images is not None and is_image(feature):
+            encoded.append(encode_image(tensors[name], images, layer_name))
+            continue
         tensor = tensors[name] / places[name] if name in places else tensors[name]
         encoded.append(_encode_one(feature, tensor, embedding_dim, f"embed_{layer_name}"))
     return tensors, encoded
@@ -358,7 +387,7 @@ def _head(inputs: ModelInputs) -> Any:
     return keras.layers.Dense(inputs.num_classes or 1, activation=activation, dtype="float32", name="prediction")
 
 
-_P = TypeVar("_P", MlpParameters, LinearParameters, FactorizationParameters)
+_P = TypeVar("_P", MlpParameters, LinearParameters, ConvParameters, FactorizationParameters)
 
 
 def _parameters(cls: type[_P], model: str, given: Mapping[str, Any]) -> _P:

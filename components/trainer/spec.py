@@ -121,8 +121,10 @@ class TrainOptions:
       augment: ``module:function`` that changes training records at random, after the cache, never in evaluation nor in
         the served model: takes the columns of a batch (name -> tensor [batch, ...], label included) and seeds, int32
         [batch, 2], for TensorFlow's ``stateless_*`` functions, and returns columns of the same names, types and shapes.
+        Or a class, as ``lockstep.transforms.augmentation:ImageAugmentation``, beside ``augment_parameters``.
         A record's seed follows from ``seed``, the epoch and the record: the same with any number of workers and after
         a restart. A record must be changed by its own seed alone, not by its place in the batch.
+      augment_parameters: What the class in ``augment`` is made with; none calls the function itself.
       trace_steps: First and last step, counted from 1, of which the chief writes a profile beside its TensorBoard
         events, for TensorBoard's profile plugin; a few are enough. None writes none; nor does a training that goes on
         from a checkpoint after the first of them.
@@ -166,6 +168,7 @@ class TrainOptions:
     shuffle_buffer: int = 10_000
     cache: Literal["auto", "memory", "disk", "none"] = "auto"
     augment: str | None = None
+    augment_parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     trace_steps: tuple[int, ...] | None = None
     base_port: int | None = None
     seed: int = 0
@@ -201,6 +204,9 @@ class TrainOptions:
         _require(is_allowed, "trace_steps", trace, remedy)
         is_allowed = self.augment is None or self.augment.count(":") == 1
         _require(is_allowed, "augment", self.augment, "spell it module:function")
+        is_allowed = self.augment is not None or not self.augment_parameters
+        remedy = "there is no augment to make with them; give that, or leave them out"
+        _require(is_allowed, "augment_parameters", dict(self.augment_parameters), remedy)
         self._check_schedule()
         for value, weight in self.class_weights.items():
             is_allowed = math.isfinite(weight) and weight > 0
@@ -385,8 +391,8 @@ class ModelOptions:
     """The ``model`` block.
 
     Args:
-      build: A built-in (``mlp``, ``linear``, ``factorization_machine``), or ``module:function`` that returns a
-        ``keras.Model``.
+      build: A built-in (``mlp``, ``linear``, ``conv``, ``factorization_machine``), or ``module:function`` that returns
+        a ``keras.Model``.
       parameters: Handed to it as they are; beside ``run_fn`` they are that function's ``custom_config``.
     """
 

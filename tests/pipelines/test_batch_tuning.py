@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+from lockstep.pipelines import batch_tuning
+from lockstep.pipelines.config import load_config
+from lockstep.pipelines.run_files import RootFiles
 from tests.pipelines.conftest import Project
 
 
@@ -27,6 +30,18 @@ def test_what_cannot_be_tuned_is_told(tmp_path: pathlib.Path) -> None:
     assert "run_fn: chooses its batches itself" in own.stderr
     assert tune("taxi", "--minutes", "0").returncode == 2
     assert not list(tmp_path.iterdir())
+
+
+def test_validations_are_left_out(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a pipeline that has them: no record of the evaluation split is read."""
+    (tmp_path / "examples" / "Split-train").mkdir(parents=True)
+    (tmp_path / "examples" / "Split-train" / "a.gz").touch()
+    monkeypatch.setattr(batch_tuning, "_transformed", lambda root: (tmp_path / "graph", tmp_path / "examples"))
+    overrides = ["train.validate_every=100", "train.early_stopping={patience: 2}"]
+    source, root = load_config("taxi", overrides=overrides, root=tmp_path / "root")
+    spec = batch_tuning.training_spec(source.config, RootFiles(root), None)
+    assert (spec.options.validate_every, spec.options.early_stopping) == (None, None)
+    assert spec.options.batch_size == source.config.train.batch_size
 
 
 @pytest.mark.slow

@@ -9,6 +9,10 @@ from lockstep.components.errors import ConfigurationError
 from lockstep.pipelines.config import PipelineConfig, example_names, load_config
 from lockstep.pipelines.yaml_reader import parse_yaml
 
+_AUGMENTED = (
+    "features={photo: {kind: image, height: 8, width: 8}}",
+    "train.augment=lockstep.transforms.augmentation:ImageAugmentation",
+)
 MINIMAL = """
 name: demo
 data: {path: rows.csv}
@@ -119,6 +123,32 @@ def test_every_example_is_valid(name: str, tmp_path: pathlib.Path) -> None:
             ["label={column: y, kind: multiclass}", "evaluate={thresholds: {auc: {min: 0.5}}}"],
             "evaluate.metrics: 'auc' does not suit a multiclass label; give accuracy, balanced_accuracy",
         ),
+        (
+            MINIMAL,
+            [*_AUGMENTED, "train.augment_parameters={image: photo, rotat: 5}"],
+            "train.augment_parameters.rotat: no such option; did you mean 'rotate'?",
+        ),
+        (
+            MINIMAL,
+            [*_AUGMENTED, "train.augment_parameters={image: photo, zoom: 2}"],
+            "train.augment_parameters.zoom: 2 is not allowed; give two numbers, such as [0.9, 1.1]",
+        ),
+        (
+            MINIMAL,
+            [*_AUGMENTED, "train.augment_parameters={image: picture}"],
+            "train.augment_parameters.image: 'picture' is not allowed; name a feature of kind image",
+        ),
+        (
+            MINIMAL,
+            [*_AUGMENTED, "features.photo.scale=none", "train.augment_parameters={image: photo}"],
+            "train.augment_parameters.value_range: [0.0, 1.0] is not allowed; features.photo with scale none has",
+        ),
+        (MINIMAL, [*_AUGMENTED], "train.augment_parameters.image: required, but not given"),
+        (
+            MINIMAL,
+            ["train.augment_parameters={image: photo}"],
+            "train.augment_parameters: {'image': 'photo'} is not allowed; there is no augment to make with them",
+        ),
         (MINIMAL, ["label.unseen=leave_out"], "label.unseen: 'leave_out' has no effect on kind 'binary'"),
         (MINIMAL, ["features.x_missing={kind: numeric}"], "features.x_missing and features.x both produce"),
         (MINIMAL, ["label.threshold=0.5", "label.kind=regression"], "label.threshold: 0.5 has no effect on kind"),
@@ -127,7 +157,7 @@ def test_every_example_is_valid(name: str, tmp_path: pathlib.Path) -> None:
         (
             MINIMAL,
             ["model.build=mpl"],
-            "model.build: 'mpl' is not allowed; give one of mlp, linear, factorization_machine, or module",
+            "model.build: 'mpl' is not allowed; give one of mlp, linear, conv, factorization_machine, or module",
         ),
         (
             MINIMAL,

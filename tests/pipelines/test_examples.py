@@ -72,6 +72,20 @@ def test_flights_knows_nothing_of_what_comes_after_departure(tmp_path: pathlib.P
     }
 
 
+@pytest.mark.slow
+def test_digits_are_read_from_image_files_and_named(tmp_path: pathlib.Path) -> None:
+    """Over 0.97 are right; the pushed model takes the bytes of image files, and says which digit it sees."""
+    run = ExampleRun("digits", tmp_path)
+    assert run.exit_code == 0, run.stderr
+    assert run.metrics()["accuracy"] > 0.97
+    images = run.root / "example-data" / "digits"
+    asked = Project(tmp_path).lockstep("predict", str(run.root / "pushed"), "--data", str(images), "--format", "images")
+    assert asked.returncode == 0, asked.stderr
+    answers = [row["prediction"] for row in csv.DictReader(asked.stdout.splitlines())]
+    labels = [path.parent.name for path in sorted(images.glob("*/*.png"))]
+    assert sum(map(str.__eq__, answers, labels)) > 0.97 * len(labels)
+
+
 def test_an_example_without_its_package_names_the_extra(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

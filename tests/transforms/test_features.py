@@ -68,7 +68,7 @@ _LABELS = st.one_of(
         ),
         (
             {"kind": "numeric", "scale": "max"},
-            "scale: 'max' is not allowed; give one of z_score, min_max, robust, none",
+            "scale: 'max' is not allowed for kind 'numeric'; give one of z_score, min_max, robust, none",
         ),
         ({"kind": "buckets", "num_buckets": 1}, "num_buckets: 1 is not allowed; give 2 or more"),
         ({"kind": "vocabulary", "top_k": 0}, "top_k: 0 is not allowed; give 1 or more"),

@@ -12,6 +12,7 @@ import tensorflow as tf
 from lockstep.components.errors import ConfigurationError
 from lockstep.components.trainer.augmentation import augmented, load_augmentation, record_seeds
 from lockstep.components.trainer.input_pipeline import TrainingInput
+from lockstep.transforms.augmentation import ImageAugmentation
 from tests.components.trainer import sample_augmentations
 from tests.components.trainer.conftest import MakeSpec
 from tests.components.trainer.test_input_pipeline import records, training_input
@@ -138,3 +139,16 @@ def test_a_function_that_fails_is_told_before_the_first_step(make_spec: MakeSpec
     assert failed.user_error
     assert failed.message is not None
     assert re.search(message, failed.message)
+
+
+def test_a_class_is_made_with_its_parameters() -> None:
+    """Lists of a configuration come as tuples; what it refuses is told by the key."""
+    name = "lockstep.transforms.augmentation:ImageAugmentation"
+    made = load_augmentation(name, {"image": "photo", "zoom": [0.5, 2.0]})
+    assert made == ImageAugmentation(image="photo", zoom=(0.5, 2.0))
+    with pytest.raises(
+        ConfigurationError, match=r"train.augment_parameters: .* refuses them: rotate: 200 is not allowed"
+    ):
+        load_augmentation(name, {"image": "photo", "rotate": 200})
+    with pytest.raises(ConfigurationError, match=r"refuses them: .* unexpected keyword argument 'rotat'"):
+        load_augmentation(name, {"image": "photo", "rotat": 1})
