@@ -104,7 +104,7 @@ def build_pipeline(config: PipelineConfig, site: Site) -> tfx_pipeline.Pipeline:
     example_validator = ExampleValidator(
         statistics=statistics,
         schema=schema,
-        options=config.validate,
+        options=config.validate.resolved(is_reviewed=config.schema is not None),
         examples=examples if config.data.keep_origin else None,
     )
     is_open = any(feature.kind == "auto" for feature in config.features.values())

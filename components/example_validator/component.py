@@ -31,7 +31,7 @@ class ExampleValidator(component.ExampleValidator):
     Args:
       statistics: Of the raw examples.
       schema: A channel of one Schema.
-      options: The ``validate`` block; None takes its defaults.
+      options: The ``validate`` block, resolved; None is that of an inferred schema.
       examples: The raw examples with their origins (``data.keep_origin``), where rows shall be named that show an
         anomaly. On Kubeflow the step then fetches all of them.
     """
@@ -52,7 +52,7 @@ class ExampleValidator(component.ExampleValidator):
                 examples=examples,
                 statistics=statistics,
                 schema=schema,
-                spec=(options or ValidateOptions()).to_json(),
+                spec=(options or ValidateOptions()).resolved(is_reviewed=False).to_json(),
                 anomalies=types.Channel(type=standard_artifacts.ExampleAnomalies),
             ),
         )

@@ -44,7 +44,7 @@ class Executor(executor.Executor):
                 }
             )
         )
-        stopped = stopping(found, options.allow)
+        stopped = stopping(found, options.allow or ())
         for finding in found:
             if finding not in stopped:
                 _log.warning("%s: %s: %s; let pass by validate.allow", finding.split, finding.column, finding.seen)

@@ -58,7 +58,10 @@ def test_what_tfx_found_is_taken_over(anomalies: anomalies_pb2.Anomalies) -> Non
 def test_an_anomaly_stops_unless_its_kind_is_let_pass() -> None:
     """Kind by kind, or all of them."""
     both = [finding("colour", NEW_VALUES), finding("age", TOO_LARGE)]
-    assert stopping(both, ValidateOptions().allow) == both[1:]
+    inferred, reviewed = (ValidateOptions().resolved(is_reviewed=each).allow or () for each in (False, True))
+    assert stopping(both, inferred) == both[1:]
+    assert stopping(both, reviewed) == both
+    assert ValidateOptions(allow=("all",)).resolved(is_reviewed=True).allow == ("all",)
     assert stopping(both, ()) == both
     assert stopping(both, ("all",)) == []
 
