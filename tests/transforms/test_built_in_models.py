@@ -1,6 +1,7 @@
 """The built-in models take what declared features give."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -16,6 +17,8 @@ PADDED = {
     "city": FeatureInput(dtype="int64", num_values=4),
 }
 
+IMAGE = FeatureInput(dtype="float32", shape=(8, 8, 1))  # for the model that needs one
+
 _PASSED = ("same_text", "same", "unscaled", "rounded")
 
 
@@ -30,9 +33,11 @@ def inputs(preprocessed: testing.Preprocessed) -> ModelInputs:
 @pytest.mark.parametrize("build", sorted(BUILT_IN))
 def test_a_built_in_model_takes_every_kind(build: str, inputs: ModelInputs, preprocessed: testing.Preprocessed) -> None:
     """Each row of the data gives a probability."""
-    model = BUILT_IN[build](inputs)
-    predictions = np.asarray(model({name: preprocessed.features[name] for name in inputs.features}))
-    assert predictions.shape == (len(preprocessed.features["tips"]), 1)
+    model = BUILT_IN[build](dataclasses.replace(inputs, features=_for(build, inputs.features)))
+    num_rows = len(preprocessed.features["tips"])
+    columns = {name: preprocessed.features[name] for name in inputs.features}
+    predictions = np.asarray(model(_with_images(build, columns, num_rows)))
+    assert predictions.shape == (num_rows, 1)
     assert np.all((predictions >= 0) & (predictions <= 1))
 
 
@@ -42,34 +47,43 @@ def test_the_counts_of_padded_indices_are_found(inputs: ModelInputs) -> None:
     assert counts == {name: f"{name}_count" for name in ("numbers", "tags", "words", "words_of_nothing")}
 
 
-def _predict(model: keras.Model, tags: list[int], count: float = 2.0) -> float:
+def _for(build: str, features: Mapping[str, FeatureInput]) -> dict[str, FeatureInput]:
+    return {**features, "image": IMAGE} if build == "conv" else dict(features)
+
+
+def _with_images(build: str, columns: Mapping[str, Any], num_rows: int) -> dict[str, Any]:
+    images = np.random.default_rng(1).random((num_rows, *IMAGE.shape), np.float32)
+    return {**columns, "image": images} if build == "conv" else dict(columns)
+
+
+def _predict(build: str, model: keras.Model, tags: list[int], count: float = 2.0) -> float:
     batch = {"tags": np.array([tags]), "tags_count": np.array([[count]], np.float32), "city": np.array([[1]])}
-    return float(np.asarray(model(batch)).item())
+    return float(np.asarray(model(_with_images(build, batch, 1))).item())
 
 
 @pytest.mark.parametrize("build", sorted(BUILT_IN))
 def test_padding_changes_nothing(build: str) -> None:
     """Neither where it stands nor what its row in the table holds; the other values do."""
     keras.utils.set_random_seed(0)
-    model = BUILT_IN[build](ModelInputs(features=PADDED, label_kind="regression"))
+    model = BUILT_IN[build](ModelInputs(features=_for(build, PADDED), label_kind="regression"))
     weights: list[Any] = [np.random.default_rng(0).normal(size=weight.shape) for weight in model.get_weights()]
     model.set_weights(weights)
-    before = _predict(model, [1, 2, 0])
-    assert _predict(model, [0, 2, 1]) == pytest.approx(before, rel=1e-5)
-    assert _predict(model, [1, 3, 0]) != pytest.approx(before, rel=1e-5)
+    before = _predict(build, model, [1, 2, 0])
+    assert _predict(build, model, [0, 2, 1]) == pytest.approx(before, rel=1e-5)
+    assert _predict(build, model, [1, 3, 0]) != pytest.approx(before, rel=1e-5)
     # One table for each index, or one for all, in which tags come second.
     row = 4 if build == "factorization_machine" else 0
     for weight in weights:
         if weight.shape[0] in (6, 10):
             weight[row] = 1e6
     model.set_weights(weights)
-    assert _predict(model, [1, 2, 0]) == pytest.approx(before, rel=1e-5)
+    assert _predict(build, model, [1, 2, 0]) == pytest.approx(before, rel=1e-5)
 
 
 @pytest.mark.parametrize("build", ["linear", "mlp"])
 def test_several_indices_are_the_mean_of_their_rows(build: str) -> None:
     """So that a long text has no larger numbers than a short one; no index at all is zeros."""
     keras.utils.set_random_seed(1)
-    model = BUILT_IN[build](ModelInputs(features=PADDED, label_kind="regression"))
-    assert _predict(model, [2, 2, 2]) == pytest.approx(_predict(model, [2, 0, 0]), rel=1e-5)
-    assert np.isfinite(_predict(model, [0, 0, 0], count=0.0))
+    model = BUILT_IN[build](ModelInputs(features=_for(build, PADDED), label_kind="regression"))
+    assert _predict(build, model, [2, 2, 2]) == pytest.approx(_predict(build, model, [2, 0, 0]), rel=1e-5)
+    assert np.isfinite(_predict(build, model, [0, 0, 0], count=0.0))
