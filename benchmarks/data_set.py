@@ -66,7 +66,7 @@ def image_files(cache_dir: Path, num_images: int) -> Path:
       num_images: 1 or more.
     """
     import numpy as np
-    from PIL import Image
+    import tensorflow as tf
 
     folder = cache_dir / f"images-{num_images}"
     if not folder.exists():
@@ -77,6 +77,7 @@ def image_files(cache_dir: Path, num_images: int) -> Path:
             (writing / f"class-{label}").mkdir(parents=True)
         for number in range(num_images):
             pixels = noise.integers(0, 256, (16, 16, 3), np.uint8)
-            Image.fromarray(pixels).save(writing / f"class-{number % _NUM_CLASSES}" / f"{number:07d}.png")
+            path = writing / f"class-{number % _NUM_CLASSES}" / f"{number:07d}.png"
+            path.write_bytes(tf.io.encode_png(pixels).numpy())
         writing.replace(folder)
     return folder

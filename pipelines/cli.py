@@ -372,7 +372,8 @@ def _schema(options: argparse.Namespace) -> int:
     if options.action == "freeze" and source.folder is None:
         raise UserError(f"{options.pipeline}: an example's file stays as it is; copy it and give the copy")
     with _quiet_imports():
-        inferred = reviewed_schema.infer(root)
+        import tensorflow_data_validation as tfdv  # noqa: F401 - what follows imports it where it is needed
+    inferred = reviewed_schema.infer(root)
     if options.action == "infer":
         print(reviewed_schema.to_text(inferred), end="")
         return 0

@@ -1,10 +1,12 @@
 """A schema in the user's repository: read, inferred anew, compared, and frozen."""
 
 import pathlib
+import secrets
+import shutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from lockstep.components.errors import ConfigurationError
+from lockstep.components.errors import ConfigurationError, StepFailed
 from lockstep.pipelines.run_files import RootFiles
 from lockstep.pipelines.yaml_reader import parse_yaml
 
@@ -14,22 +16,21 @@ if TYPE_CHECKING:
 _HEADER = "# What each column is expected to be. `lockstep schema diff` compares it with the newest data.\n"
 
 
-def read_schema(path: str) -> str:
-    """Returns the text of a schema.
-
-    Raises:
-      ConfigurationError: There is no such file, or it holds no schema.
-    """
-    parse(path)
-    return pathlib.Path(path).read_text(encoding="utf-8")
-
-
 def parse(path: str) -> "schema_pb2.Schema":
     """Returns the schema in a file.
 
     Raises:
       ConfigurationError: There is no such file, or it holds no schema.
     """
+    return _read(path)[1]
+
+
+def read_schema(path: str) -> str:
+    """Returns the text of a schema; raises as ``parse`` does."""
+    return _read(path)[0]
+
+
+def _read(path: str) -> "tuple[str, schema_pb2.Schema]":
     from google.protobuf import text_format
     from tensorflow_metadata.proto.v0 import schema_pb2
 
@@ -44,7 +45,7 @@ def parse(path: str) -> "schema_pb2.Schema":
         raise ConfigurationError(f"schema: {path}: {e}; it holds a Schema of tensorflow-metadata as text") from e
     if not schema.feature:
         raise ConfigurationError(f"schema: {path}: names no column; make one by lockstep schema freeze")
-    return schema
+    return text, schema
 
 
 def infer(root: pathlib.Path) -> "schema_pb2.Schema":
@@ -122,8 +123,27 @@ def freeze(pipeline: pathlib.Path, schema: "schema_pb2.Schema") -> pathlib.Path:
             raise ConfigurationError(
                 f"{pipeline}: nothing can be added to it; write schema: {path.name} there, and try again"
             )
-        path.write_text(text, encoding="utf-8")
-        pipeline.write_text(told, encoding="utf-8")
+        _replace(path, text)
+        _replace(pipeline, told)
     else:
-        path.write_text(text, encoding="utf-8")
+        _replace(path, text)
     return path
+
+
+def _replace(path: pathlib.Path, text: str) -> None:
+    """Writes a file whole or not at all, where a link leads to; it keeps its mode.
+
+    Raises:
+      StepFailed: It cannot be written; what was there is there still.
+    """
+    target = path.resolve()
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        if target.exists():
+            shutil.copymode(target, temporary)
+        temporary.replace(target)
+    except OSError as e:
+        raise StepFailed(f"{path}: {e.strerror}") from e
+    finally:
+        temporary.unlink(missing_ok=True)

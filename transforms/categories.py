@@ -16,7 +16,7 @@ from lockstep.transforms.columns import (
 )
 from lockstep.transforms.feature_options import Feature
 from lockstep.transforms.features import MISSING_SUFFIX, vocabulary_name
-from lockstep.transforms.vocabularies import VocabularyOptions, analyze_tokens, vocabulary_table
+from lockstep.transforms.vocabularies import VocabularyOptions, analyze_tokens, oov_table
 
 __all__ = ["category_outputs"]
 
@@ -73,9 +73,7 @@ def _replace(name: str, feature: Feature, values: tf.Tensor, is_missing: tf.Tens
 
 def _look_up(column: tf.Tensor, vocabulary: tf.Tensor, feature: Feature) -> tf.Tensor:
     def look_up(column: tf.Tensor, vocabulary_file: Any) -> tuple[tf.Tensor, tf.Tensor]:
-        table, size = vocabulary_table(
-            vocabulary_file, lambda lines: tf.lookup.StaticVocabularyTable(lines, feature.num_oov)
-        )
+        table, size = oov_table(vocabulary_file, feature.num_oov)
         if feature.missing != "indicator":
             return table.lookup(column), size
         # One index more than the table has, so that a missing value's is in the range that tf.Transform records.

@@ -5,7 +5,7 @@ import tensorflow_transform as tft
 
 from lockstep.transforms.columns import MISSING_MARK, with_num_values
 from lockstep.transforms.feature_options import Feature
-from lockstep.transforms.vocabularies import vocabulary_table
+from lockstep.transforms.vocabularies import oov_table
 
 __all__ = ["PADDING", "padded_indices", "sums_by_token"]
 
@@ -47,9 +47,7 @@ def padded_indices(
         return with_num_values(index, num_buckets + 1 + has_own), tf.cast(count, tf.float32)
 
     def look_up(column: tf.Tensor, vocabulary_file: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        table, size = vocabulary_table(
-            vocabulary_file, lambda lines: tf.lookup.StaticVocabularyTable(lines, feature.num_oov)
-        )
+        table, size = oov_table(vocabulary_file, feature.num_oov)
         return tf.ensure_shape(place(table.lookup(column), size), [None, width]), size + 1 + has_own
 
     index = tft.apply_vocabulary(marked, vocabulary, num_oov_buckets=feature.num_oov, lookup_fn=look_up)
@@ -68,23 +66,17 @@ def sums_by_token(
       amounts: float32 [tokens of the batch]; None is 1 each.
     """
     flat = tokens.flat_values
+
+    def look_up(column: tf.Tensor, vocabulary_file: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        table, size = oov_table(vocabulary_file, feature.num_oov)
+        return table.lookup(column), size
+
     if vocabulary is None:
         index = tf.strings.to_hash_bucket_fast(flat, feature.num_buckets or 0)
     else:
-        index = tft.apply_vocabulary(
-            flat,
-            vocabulary,
-            num_oov_buckets=feature.num_oov,
-            lookup_fn=lambda column, file: _with_size(
-                column, *vocabulary_table(file, lambda lines: tf.lookup.StaticVocabularyTable(lines, feature.num_oov))
-            ),
-        )
+        index = tft.apply_vocabulary(flat, vocabulary, num_oov_buckets=feature.num_oov, lookup_fn=look_up)
     width, num_rows = feature.dense_width, tokens.nrows()
     place = tokens.value_rowids() * width + index
     amounts = tf.ones_like(index, tf.float32) if amounts is None else amounts
     sums = tf.math.unsorted_segment_sum(amounts, place, num_rows * width)
     return tf.reshape(sums, [-1, width])
-
-
-def _with_size(column: tf.Tensor, table: tf.lookup.StaticVocabularyTable, size: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    return table.lookup(column), size

@@ -21,7 +21,15 @@ import tensorflow as tf
 import tensorflow_transform as tft
 import tensorflow_transform.beam as tft_beam
 
-__all__ = ["NO_TOKENS", "VocabularyOptions", "analyze_tokens", "broken_tokens", "top_tokens", "vocabulary_table"]
+__all__ = [
+    "NO_TOKENS",
+    "VocabularyOptions",
+    "analyze_tokens",
+    "broken_tokens",
+    "oov_table",
+    "top_tokens",
+    "vocabulary_table",
+]
 
 # The only line of a vocabulary of a column without values: tables cannot be made from an empty file.
 NO_TOKENS = b"lockstep: no value in training"
@@ -103,6 +111,11 @@ def vocabulary_table(vocabulary_file: Any, make: Callable[[Any], Any]) -> tuple[
         whole_line, line_number = tf.lookup.TextFileIndex.WHOLE_LINE, tf.lookup.TextFileIndex.LINE_NUMBER
         table = make(tf.lookup.TextFileInitializer(vocabulary_file, tf.string, whole_line, tf.int64, line_number))
         return table, table.size()
+
+
+def oov_table(vocabulary_file: Any, num_oov: int) -> tuple[tf.lookup.StaticVocabularyTable, tf.Tensor]:
+    """Returns `vocabulary_table` with ``num_oov`` indices behind the tokens' for all others."""
+    return vocabulary_table(vocabulary_file, lambda lines: tf.lookup.StaticVocabularyTable(lines, num_oov))
 
 
 class _MakeVocabularies(tft_beam.experimental.PTransformAnalyzer):

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tensorflow_metadata.proto.v0 import anomalies_pb2, path_pb2, schema_pb2
+from tensorflow_metadata.proto.v0 import anomalies_pb2, schema_pb2
 
 _MAX_FINDINGS = 10
 _MAX_VALUES = 8
@@ -37,7 +37,7 @@ def findings(anomalies: Mapping[str, anomalies_pb2.Anomalies]) -> Iterator[Findi
         if document.HasField("dataset_anomaly_info"):
             yield from _reasons(split, "", document.dataset_anomaly_info)
         for key, info in sorted(document.anomaly_info.items()):
-            yield from _reasons(split, _column(info.path) or key, info)
+            yield from _reasons(split, ".".join(info.path.step) or key, info)
 
 
 def _reasons(split: str, column: str, info: anomalies_pb2.AnomalyInfo) -> Iterator[Finding]:
@@ -45,10 +45,6 @@ def _reasons(split: str, column: str, info: anomalies_pb2.AnomalyInfo) -> Iterat
         kind = anomalies_pb2.AnomalyInfo.Type.Name(reason.type).lower()
         seen = f"{reason.short_description}. {reason.description}".strip()
         yield Finding(split=split, column=column, kind=kind, seen=seen)
-
-
-def _column(path: path_pb2.Path) -> str:
-    return ".".join(path.step)
 
 
 def stopping(found: Iterable[Finding], allow: Sequence[str]) -> list[Finding]:

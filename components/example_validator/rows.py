@@ -1,13 +1,13 @@
 """Rows that show an anomaly, by file and line, as ExampleGen kept them (``data.keep_origin``)."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from tensorflow.core.example import example_pb2, feature_pb2
 from tensorflow_metadata.proto.v0 import schema_pb2
 
-from lockstep.components.example_gen.record_origins import read_origins
+from lockstep.components.example_gen.record_origins import Origin, read_origins
 from lockstep.components.example_validator.gate import Finding, domain_values
 from lockstep.components.record_manifest import Manifest
 
@@ -35,7 +35,7 @@ def example_rows(
       DataError: The folder has no manifest, or no origins.
     """
     manifest = Manifest.load(artifact_dir)
-    found: dict[Finding, list[str]] = {finding: [] for finding in findings}
+    found: dict[Finding, list[tuple[str, int, str]]] = {finding: [] for finding in findings}
     for split in sorted({finding.split for finding in findings} & set(manifest.shards)):
         wanted = [_Offence(finding, schema) for finding in findings if finding.split == split and finding.column]
         for shard, number, record in _records(artifact_dir, manifest, split):
@@ -45,8 +45,22 @@ def example_rows(
             features = example_pb2.Example.FromString(record).features.feature
             for offence in wanted:
                 if (value := offence.of(features)) is not None:
-                    found[offence.finding].append(f"{read_origins(artifact_dir, shard, [number])[0]}{value}")
-    return {finding: tuple(rows) for finding, rows in found.items()}
+                    found[offence.finding].append((shard, number, value))
+    places = _places(artifact_dir, {(shard, number) for rows in found.values() for shard, number, _ in rows})
+    return {
+        finding: tuple(f"{places[shard, number]}{value}" for shard, number, value in rows)
+        for finding, rows in found.items()
+    }
+
+
+def _places(artifact_dir: str, records: Collection[tuple[str, int]]) -> dict[tuple[str, int], Origin]:
+    """Returns where records came from; reads each table of origins once."""
+    places: dict[tuple[str, int], Origin] = {}
+    for shard in {shard for shard, _ in records}:
+        numbers = [number for of_shard, number in records if of_shard == shard]
+        origins = read_origins(artifact_dir, shard, numbers)
+        places.update(zip(((shard, number) for number in numbers), origins, strict=True))
+    return places
 
 
 class _Offence:
@@ -80,14 +94,13 @@ class _Offence:
             return True
         if self._allowed is not None:
             return value not in self._allowed
+        if kind == "bytes_list":  # which may have a domain of numbers too: those that the text is written of
+            return False
         for domain in ("int_domain", "float_domain"):
             if self._feature.HasField(domain):
                 bounds = getattr(self._feature, domain)
-                below, above = (
-                    bounds.HasField("min") and value < bounds.min,
-                    bounds.HasField("max") and value > bounds.max,
-                )
-                return bool(below or above)
+                is_below = bounds.HasField("min") and value < bounds.min
+                return bool(is_below or (bounds.HasField("max") and value > bounds.max))
         return False
 
 

@@ -1,5 +1,7 @@
 """`lockstep schema`: inferred, compared with, and frozen beside the pipeline that it belongs to."""
 
+import errno
+import os
 import pathlib
 
 import pandas as pd
@@ -107,3 +109,20 @@ def test_an_examples_own_file_is_not_changed(capsys: pytest.CaptureFixture[str])
     """It belongs to the package."""
     assert cli.main(["schema", "freeze", "taxi"]) == 2
     assert "copy it and give the copy" in capsys.readouterr().err
+
+
+def test_a_pipeline_that_cannot_be_written_stays_as_it_is(
+    pipeline: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A full disk costs nothing of the user's file, and leaves no part of another one."""
+    write = pathlib.Path.write_text
+
+    def full(path: pathlib.Path, text: str, **options: str) -> int:
+        write(path, text[: len(text) // 2], **options)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(pathlib.Path, "write_text", full)
+    assert lockstep("freeze", pipeline) == 1
+    assert "No space left on device" in capsys.readouterr().err
+    assert pipeline.read_text() == PIPELINE
+    assert sorted(path.name for path in pipeline.parent.iterdir()) == ["p.yaml", "runs"]

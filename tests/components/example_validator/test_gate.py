@@ -113,3 +113,12 @@ def test_the_message_says_how_rows_are_named_where_they_were_not_looked_for() ->
     lines = message([finding("age", TOO_LARGE)], SCHEMA, None).splitlines()
     assert lines[0] == "1 anomaly in the data"
     assert lines[3] == "  which rows: data.keep_origin: true names them"
+
+
+def test_text_with_a_domain_of_numbers_is_shown_by_no_row(artifact_dir: str) -> None:
+    """TFX infers such a domain for text that is written of digits; its bounds are not those of bytes."""
+    schema = text_format.Parse(
+        'feature { name: "extra" type: BYTES int_domain { min: 0 max: 9 } }', schema_pb2.Schema()
+    )
+    odd = finding("extra", "int_type_big_int")
+    assert example_rows(artifact_dir, [odd], schema) == {odd: ()}
