@@ -12,7 +12,7 @@ PARALLEL ?= -n 2 --dist loadfile
 SETUP_PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.10 python /usr/bin/python3 \
   $(wildcard $(HOME)/.pyenv/versions/3.*/bin/python3)
 
-.PHONY: help setup demo test test-fast lint check bench bench-ingest bench-train lock docs golden verify-kfp wheel image clean
+.PHONY: help setup demo test test-fast lint check bench bench-ingest bench-train lock docs golden verify-kfp test-flink wheel image clean
 
 help:  ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -71,6 +71,10 @@ verify-kfp: setup  ## ask two kfp releases, and Kubeflow's server and Argo in Go
 	@PYTHONPATH=requirements $(VENV)/python -m tests.kfp_releases.verify $(PACKAGES)
 	@PYTHONPATH=requirements $(VENV)/python -m tests.kfp_go.verify $(PACKAGES)
 	@$(VENV)/python -m pytest -q tests/kfp_releases tests/kfp_go
+
+test-flink: setup  ## run the taxi pipeline on Flink beside the direct runner (needs Java and Maven)
+	@PYTHONPATH=requirements $(VENV)/python -m tests.flink.job_server
+	@$(VENV)/python -m pytest -q tests/flink
 
 wheel: setup  ## build the wheel into dist/
 	@rm -rf build/lib build/bdist.*

@@ -79,8 +79,8 @@ def _stock(path: str, output: Path) -> tuple[float, int]:
     from tfx.utils import proto_utils
 
     from lockstep.components.tfrecord_files import count_records
+    from lockstep.pipelines.beam_engines import beam_arguments
     from lockstep.pipelines.config import load_config
-    from lockstep.pipelines.definition import beam_arguments
 
     arguments = beam_arguments(load_config("taxi")[0].config.beam)
     context = base_beam_executor.BaseBeamExecutor.Context(

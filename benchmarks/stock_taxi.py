@@ -32,8 +32,8 @@ from tfx.types import channel, standard_artifacts
 from lockstep.components.evaluator.metrics import METRICS
 from lockstep.components.trainer import models
 from lockstep.components.trainer.spec import ModelOptions
+from lockstep.pipelines.beam_engines import beam_arguments
 from lockstep.pipelines.config import PipelineConfig
-from lockstep.pipelines.definition import beam_arguments
 
 # More than the records of the largest split would cost memory for nothing; the same as Lockstep's.
 _SHUFFLE_BUFFER = 10_000

@@ -70,8 +70,8 @@ def _run(side: str, folder: Path) -> tuple[float, float]:
 
     from lockstep.components.transform.executor import Executor
     from lockstep.components.transform.options import TransformOptions
+    from lockstep.pipelines.beam_engines import beam_arguments
     from lockstep.pipelines.config import load_config
-    from lockstep.pipelines.definition import beam_arguments
 
     config = load_config("taxi")[0].config
     output = folder / side

@@ -10,7 +10,7 @@ import re
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import pydantic
 
@@ -31,6 +31,7 @@ from lockstep.components.trainer.spec import (
     check_weight_column,
 )
 from lockstep.components.transform.options import TransformOptions
+from lockstep.pipelines.beam_engines import BeamOptions
 from lockstep.pipelines.example_data import example_data, is_example_path
 from lockstep.pipelines.kubeflow.options import KubeflowOptions
 from lockstep.pipelines.yaml_reader import parse_yaml
@@ -46,26 +47,6 @@ _KEY_PART = re.compile(r'"([^"]+)"|([^".=]+)')
 _OVERRIDE = re.compile(
     rf"\s*(?P<key>(?:{_KEY_PART.pattern})(?:\.(?:{_KEY_PART.pattern}))*)\s*=(?P<value>.*)", re.DOTALL
 )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class BeamOptions:
-    """The ``beam`` block: which engine runs the Beam steps.
-
-    Args:
-      runner: ``direct`` runs in the step's own process, on every core's worth of data one process can handle.
-      options: Further Beam options, as Beam's command line spells them (``--key=value``).
-    """
-
-    runner: Literal["direct"] = "direct"
-    options: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for option in self.options:
-            if not option.startswith("--"):
-                raise ValueError(f"options: {option!r} is not allowed; spell it --key=value")
-            if option.split("=")[0] == "--runner":
-                raise ValueError("options: --runner is not allowed here; set beam.runner")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -21,17 +21,14 @@ from lockstep.components.trainer.step import TrainStep
 from lockstep.components.trainer.worker_range import WorkerRange
 from lockstep.components.transform.component import Transform
 from lockstep.pipelines import reviewed_schema
-from lockstep.pipelines.config import BeamOptions, PipelineConfig
+from lockstep.pipelines.beam_engines import beam_arguments
+from lockstep.pipelines.config import PipelineConfig
 from lockstep.pipelines.kubeflow.options import KubeflowOptions
 from lockstep.pipelines.run_files import RootFiles
 from lockstep.transforms.features import source_columns, to_config
 
 _BUILT_IN_PREPROCESSING = "lockstep.transforms.preprocessing.preprocessing_fn"
 _CONFIG_RESOLVER = "lockstep.transforms.auto.resolve"
-_RUNNERS = {
-    # By its long name, since the short one makes newer Beam releases look for another runner on the network first.
-    "direct": "apache_beam.runners.portability.fn_api_runner.FnApiRunner",
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,6 +42,7 @@ class Site:
       import_paths: Folders appended to the import path of every process that runs user code.
       metadata_path: ML Metadata's SQLite file; None where the runner keeps none.
       run_parameters: Whether a run may set the data's path and the training's steps and workers by parameters.
+      beam_arguments: Of the Beam steps, behind those of the configuration.
     """
 
     name: str
@@ -53,9 +51,16 @@ class Site:
     import_paths: tuple[str, ...] = ()
     metadata_path: pathlib.Path | None = None
     run_parameters: bool = False
+    beam_arguments: tuple[str, ...] = ()
 
     @classmethod
-    def local(cls, config: PipelineConfig, root: RootFiles, folder: pathlib.Path | None) -> "Site":
+    def local(
+        cls,
+        config: PipelineConfig,
+        root: RootFiles,
+        folder: pathlib.Path | None,
+        beam_arguments: tuple[str, ...] = (),
+    ) -> "Site":
         """Returns this machine: everything under the pipeline's root folder, user code in the user's folder."""
         return cls(
             name=config.name,
@@ -63,10 +68,11 @@ class Site:
             work_dir=str(root.training_dir),
             import_paths=(str(folder),) if folder else (),
             metadata_path=root.metadata_path,
+            beam_arguments=beam_arguments,
         )
 
     @classmethod
-    def kubeflow(cls, name: str, options: KubeflowOptions) -> "Site":
+    def kubeflow(cls, name: str, options: KubeflowOptions, beam_shared_dir: str | None = None) -> "Site":
         """Returns Kubeflow: artifacts in an object store, user code in the image, a run has parameters."""
         return cls(
             name=name,
@@ -75,6 +81,7 @@ class Site:
             # The image's working folder: a worker has one of its own.
             import_paths=(".",),
             run_parameters=True,
+            beam_arguments=(f"--beam_shared_dir={beam_shared_dir}",) if beam_shared_dir else (),
         )
 
 
@@ -152,7 +159,7 @@ def build_pipeline(config: PipelineConfig, site: Site) -> tfx_pipeline.Pipeline:
         metadata_connection_config=(
             metadata.sqlite_metadata_connection_config(str(site.metadata_path)) if site.metadata_path else None
         ),
-        beam_pipeline_args=beam_arguments(config.beam),
+        beam_pipeline_args=[*beam_arguments(config.beam), *site.beam_arguments],
     )
 
 
@@ -166,16 +173,6 @@ def _schema_gen(config: PipelineConfig, statistics: types.BaseChannel) -> base_c
         # TFX alone infers from all splits, so that no other split could ever differ from the schema.
         exclude_splits=[split for split in config.data.splits if split != "train"],
     )
-
-
-def beam_arguments(options: BeamOptions) -> list[str]:
-    """Returns the Beam command line of a ``beam`` block."""
-    return [
-        f"--runner={_RUNNERS[options.runner]}",
-        # With any image named, TFX does not build a source distribution of itself at the start of every Beam step.
-        "--sdk_container_image=unused",
-        *options.options,
-    ]
 
 
 def _preprocessing_parameters(config: PipelineConfig) -> dict[str, object]:

@@ -7,13 +7,17 @@ import shutil
 import traceback
 from collections.abc import Iterator
 
-from lockstep.components.errors import AnomaliesFound, StepFailed, UserError
+from lockstep.components import errors
 from lockstep.pipelines import run_events
 
 _PREPROCESSING = re.compile(
     r"assertion failed: \[(?P<assertion>(?:features|label)\.[^\]]*)\]"
     r"|\A(?P<message>(?:features|label)\..*?)(?: \[while running|\Z)",
     re.DOTALL,
+)
+# An error that a worker of Beam's raised comes as the text of its traceback, in an exception of Beam's.
+_REMOTE = re.compile(
+    r"lockstep\.components\.errors\.(?P<name>\w+): (?P<message>.*?)(?: \[while running|$)", re.MULTILINE
 )
 _DISK_FULL = ("no space left on device", "database or disk is full", "disk quota exceeded")
 
@@ -34,12 +38,14 @@ def explain(
     """
     prefix = f"{step}: " if step else ""
     for cause in _causes(error):
-        if isinstance(cause, UserError):
-            return run_events.RunFinished(exit_code=2, message=f"{prefix}{cause}")
-        if isinstance(cause, AnomaliesFound):
-            return run_events.RunFinished(exit_code=3, message=f"{prefix}{cause}")
-        if isinstance(cause, StepFailed):
-            return run_events.RunFinished(exit_code=1, message=f"{prefix}{cause}")
+        code = _exit_code(type(cause))
+        if code is not None:
+            return run_events.RunFinished(exit_code=code, message=f"{prefix}{cause}")
+    for cause in _causes(error):
+        remote = _REMOTE.search(str(cause))
+        code = _exit_code(getattr(errors, remote["name"], Exception)) if remote else None
+        if remote and code is not None:
+            return run_events.RunFinished(exit_code=code, message=f"{prefix}{remote['message']}")
     for cause in _causes(error):
         # Preprocessing runs inside TensorFlow and Beam, which allow it no exception of ours.
         found = _PREPROCESSING.search(str(cause))
@@ -53,6 +59,12 @@ def explain(
             return run_events.RunFinished(exit_code=1, message=message)
     last = traceback.format_exception_only(type(error), error)[-1].strip()
     return run_events.RunFinished(exit_code=1, message=f"{prefix}{last[:2000]}")
+
+
+def _exit_code(error: type[BaseException]) -> int | None:
+    """Returns the exit code of an error whose message is a person's to read; None of any other."""
+    codes = ((errors.UserError, 2), (errors.AnomaliesFound, 3), (errors.StepFailed, 1))
+    return next((code for kind, code in codes if issubclass(error, kind)), None)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -23,7 +23,7 @@ from lockstep.components.errors import ConfigurationError
 from lockstep.components.example_gen.files import split_path
 from lockstep.components.example_gen.inputs import check_found
 from lockstep.components.example_gen.options import CsvOptions, DataOptions
-from lockstep.pipelines import reviewed_schema, run_events, run_guards
+from lockstep.pipelines import beam_engines, reviewed_schema, run_events, run_guards
 from lockstep.pipelines.config import ConfigSource
 from lockstep.pipelines.console import Console, shorten
 from lockstep.pipelines.run_files import RootFiles, RunFiles
@@ -100,6 +100,8 @@ def run_pipeline(
     """
     check_steps(force, STEPS)
     check_data(source.config.data.path)
+    beam_engines.check_options(source.config.beam)
+    beam_engines.check_local(source.config.beam, root, source.config.data.path)
     files = RootFiles(root)
     if source.config.schema is not None:
         reviewed_schema.parse(source.config.schema)
@@ -286,6 +288,9 @@ def _stop(child: subprocess.Popen[bytes], first: signal.Signals | None) -> None:
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()
     finally:
+        # What it started and did not end, such as Beam's job server: nothing else is in its session.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
         if child.stdin is not None:
             child.stdin.close()
 

@@ -14,6 +14,7 @@ from lockstep.components import object_store
 from lockstep.components.errors import StepFailed
 from lockstep.components.loading import collector_off
 from lockstep.pipelines import run_events, run_guards
+from lockstep.pipelines.beam_engines import job_server, temporary_files_in
 from lockstep.pipelines.config import PipelineConfig
 from lockstep.pipelines.explanation import explain
 from lockstep.pipelines.fingerprint import StepFingerprints
@@ -92,15 +93,20 @@ def _end_with_parent() -> None:
     os.read(sys.stdin.fileno(), 1)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_GRACE_S)
-    os._exit(1)
+    os.killpg(0, signal.SIGKILL)  # itself, and what it has started in its session, such as Beam's job server
 
 
 def _run(request: RunRequest, sender: _Sender, run: RunFiles) -> run_events.RunFinished:
     progress = logging.getLogger("lockstep.progress")
     progress.addHandler(sender)
     try:
-        with run_guards.after_predecessor(RootFiles(pathlib.Path(request.root)).steps_lock_path):
-            return _run_steps(request, sender)
+        config = PipelineConfig.from_json(request.config)
+        with (
+            run_guards.after_predecessor(RootFiles(pathlib.Path(request.root)).steps_lock_path),
+            temporary_files_in(config.beam.shared_dir),
+            job_server(config.beam) as beam_arguments,
+        ):
+            return _run_steps(request, config, beam_arguments, sender)
     except Exception as e:  # Whatever a step raised ends here, as the run's outcome.
         _logger.exception("the run failed")
         step, seconds = sender.running
@@ -112,8 +118,9 @@ def _run(request: RunRequest, sender: _Sender, run: RunFiles) -> run_events.RunF
         progress.removeHandler(sender)
 
 
-def _run_steps(request: RunRequest, sender: _Sender) -> run_events.RunFinished:
-    config = PipelineConfig.from_json(request.config)
+def _run_steps(
+    request: RunRequest, config: PipelineConfig, beam_arguments: tuple[str, ...], sender: _Sender
+) -> run_events.RunFinished:
     folder = pathlib.Path(request.folder) if request.folder else None
     if folder is not None:
         # Last, never first: a user's own `components` or `keras.py` must not shadow an installed package.
@@ -128,7 +135,7 @@ def _run_steps(request: RunRequest, sender: _Sender) -> run_events.RunFinished:
         from lockstep.pipelines import definition, figures, leftovers, local
 
     root = RootFiles(pathlib.Path(request.root))
-    pipeline = definition.build_pipeline(config, definition.Site.local(config, root, folder))
+    pipeline = definition.build_pipeline(config, definition.Site.local(config, root, folder, beam_arguments))
     ir = local.compile_pipeline(pipeline)
     steps = tuple(node.pipeline_node.node_info.id for node in ir.nodes)
     upstream = {node.pipeline_node.node_info.id: list(node.pipeline_node.upstream_nodes) for node in ir.nodes}

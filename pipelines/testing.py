@@ -27,8 +27,7 @@ from tfx.types.channel import BaseChannel
 
 from lockstep.components.example_gen.rows import Value, write_examples
 from lockstep.pipelines import artifact_values, local
-from lockstep.pipelines.config import BeamOptions
-from lockstep.pipelines.definition import beam_arguments
+from lockstep.pipelines.beam_engines import BeamOptions, beam_arguments
 
 __all__ = ["ComponentHarness", "Output", "Outputs"]
 

@@ -29,12 +29,19 @@ def workers_of(beam_arguments: Sequence[str] | None, make_pipeline: Callable[[],
         ``--direct_num_workers`` says how many, where it is 1 or more; the processors' number otherwise.
       make_pipeline: Makes a Beam pipeline with these arguments, for any other runner.
     """
-    options = dict(argument.removeprefix("--").partition("=")[::2] for argument in beam_arguments or ())
-    runner = options.get("runner", "DirectRunner")
-    if runner.rpartition(".")[2] in _LOCAL_RUNNERS:
-        number = options.get("direct_num_workers", "0")
-        return ProcessPool(int(number) if number.isdecimal() and int(number) else num_processors())
-    return BeamWorkers(make_pipeline)
+    if not is_local(beam_arguments):
+        return BeamWorkers(make_pipeline)
+    number = _options(beam_arguments).get("direct_num_workers", "0")
+    return ProcessPool(int(number) if number.isdecimal() and int(number) else num_processors())
+
+
+def is_local(beam_arguments: Sequence[str] | None) -> bool:
+    """Returns whether a component's Beam arguments name a runner of this machine, or none."""
+    return _options(beam_arguments).get("runner", "DirectRunner").rpartition(".")[2] in _LOCAL_RUNNERS
+
+
+def _options(beam_arguments: Sequence[str] | None) -> dict[str, str]:
+    return dict(argument.removeprefix("--").partition("=")[::2] for argument in beam_arguments or ())
 
 
 class BeamWorkers:

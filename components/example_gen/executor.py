@@ -13,7 +13,7 @@ from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
-from lockstep.components.example_gen.beam_workers import workers_of
+from lockstep.components.example_gen.beam_workers import is_local, workers_of
 from lockstep.components.example_gen.driver import with_data_path
 from lockstep.components.example_gen.ingest import ingest
 from lockstep.components.example_gen.inputs import fingerprint, opened_splits
@@ -31,9 +31,13 @@ class Executor(base_beam_executor.BaseBeamExecutor):
     """
 
     def __init__(self, context: base_beam_executor.BaseBeamExecutor.Context | None = None) -> None:
+        arguments = list(context.beam_pipeline_args or ()) if context else []
+        if not is_local(arguments):
+            super().__init__(context)
+            return
         # Not the Beam executor's own: given Beam arguments, that builds a package of TFX for workers, for two seconds.
         base_executor.BaseExecutor.__init__(self, context)
-        self._beam_pipeline_args = list(context.beam_pipeline_args or ()) if context else []
+        self._beam_pipeline_args = arguments
 
     def Do(  # noqa: N802 - TFX's name
         self,

@@ -13,6 +13,7 @@ from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner
 from lockstep.components.errors import ConfigurationError
 from lockstep.components.object_store import is_object_uri
 from lockstep.components.package_files import is_package_path
+from lockstep.pipelines.beam_engines import BEAM_STEPS, check_options
 from lockstep.pipelines.config import ConfigSource, PipelineConfig
 from lockstep.pipelines.definition import Site, build_pipeline
 from lockstep.pipelines.fingerprint import StepFingerprints
@@ -45,8 +46,9 @@ def compile_package(source: ConfigSource) -> Package:
     fingerprints = StepFingerprints(config, source.folder)
     fingerprints.check()
     _check_paths(config)
+    _check_engine(config)
     name = pipeline_name(config.name)
-    pipeline = build_pipeline(config, Site.kubeflow(name, options))
+    pipeline = build_pipeline(config, Site.kubeflow(name, options, config.beam.shared_dir))
     nodes = [_node(component, fingerprints) for component in pipeline.components]
     steps = steps_of([node.id for node in nodes], nodes)
     _check_step_names(options, steps)
@@ -137,6 +139,17 @@ def _check_paths(config: PipelineConfig) -> None:
             f"{key}: {path!r} is a path of this machine, which a container does not have; give minio://, s3:// or"
             f" gs://BUCKET/PATH, {in_image}or an absolute path below the mount_path of a claim in kubeflow.volumes that"
             f" {', '.join(steps)} mount"
+        )
+
+
+def _check_engine(config: PipelineConfig) -> None:
+    """Refuses Beam options that no container could follow."""
+    check_options(config.beam)
+    shared = config.beam.shared_dir
+    if shared is not None and not config.kubeflow.mounted(shared, BEAM_STEPS):
+        raise ConfigurationError(
+            f"beam.shared_dir: {shared!r} is not below the mount_path of a claim in kubeflow.volumes that"
+            f" {', '.join(BEAM_STEPS)} mount"
         )
 
 

@@ -77,6 +77,7 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     what.add_argument("--driver_class_path", default="", help="import path of the driver: this is its task")
     parser.add_argument("--json_serialized_invocation_args", required=True, help="the launcher's ExecutorInput")
     parser.add_argument("--json_serialized_inputs_spec_args", default="", help="types of the component's inputs")
+    parser.add_argument("--beam_shared_dir", default="", help="folder that the workers of Beam's cluster see")
     return parser.parse_known_args(arguments)
 
 

@@ -19,6 +19,7 @@ from lockstep.pipelines.kubeflow import component_driver, output_file, step_fold
 from lockstep.pipelines.kubeflow.artifact_metadata import artifact_of, is_file, metadata_of
 from lockstep.pipelines.kubeflow.container_paths import ContainerPaths
 from lockstep.pipelines.kubeflow.executor_input import ExecutorInput, RuntimeArtifact, read_executor_input
+from lockstep.pipelines.kubeflow.shared_folder import shared_artifacts
 
 __all__ = ["StepCommand", "run_step"]
 
@@ -39,6 +40,7 @@ class StepCommand:
       json_serialized_invocation_args: ``ExecutorInput`` as JSON.
       json_serialized_inputs_spec_args: ``ComponentInputsSpec`` as JSON; may be empty.
       beam_arguments: For executors that use Beam.
+      beam_shared_dir: Folder that the workers of Beam's cluster see; empty without such.
     """
 
     node_id: str
@@ -48,6 +50,7 @@ class StepCommand:
     json_serialized_invocation_args: str
     json_serialized_inputs_spec_args: str
     beam_arguments: tuple[str, ...]
+    beam_shared_dir: str = ""
 
 
 def run_step(command: StepCommand, paths: ContainerPaths, temporary_dir: Path) -> None:
@@ -79,7 +82,9 @@ def run_step(command: StepCommand, paths: ContainerPaths, temporary_dir: Path) -
     outputs = _outputs(executor_input)
     if driver_output:
         component_driver.apply_driver_output(driver_output, outputs, exec_properties)
-    result = _executor(executor_class, command, temporary_dir).Do(inputs, outputs, exec_properties)
+    on_cluster = command.beam_shared_dir and issubclass(executor_class, base_beam_executor.BaseBeamExecutor)
+    with shared_artifacts(inputs, outputs, command.beam_shared_dir if on_cluster else None):
+        result = _executor(executor_class, command, temporary_dir).Do(inputs, outputs, exec_properties)
     _heed(result, outputs)
     outputs_utils.tag_output_artifacts_with_version(outputs)
     _finish(executor_input, outputs, _parameters(executor_input, outputs))

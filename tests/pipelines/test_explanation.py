@@ -23,6 +23,16 @@ def raised(error: Exception, cause: Exception | None = None) -> Exception:
         (raised(DataError("rows.csv:3: no")), 2, "Step: rows.csv:3: no"),
         (raised(RuntimeError("Beam's words"), DataError("rows.csv:3: no")), 2, "Step: rows.csv:3: no"),
         (raised(StepFailed("port 5000 is in use")), 1, "Step: port 5000 is in use"),
+        (
+            raised(
+                RuntimeError(
+                    "Pipeline failed: java.lang.RuntimeException: Error received from SDK harness: Traceback:\n"
+                    "lockstep.components.errors.DataError: /x.gz: cut [while running 'Read']\n\tat org.apache.beam.Fn"
+                )
+            ),
+            2,
+            "Step: /x.gz: cut",
+        ),
         (raised(ValueError("features.x: needs numbers [while running 'Map']")), 2, "Step: features.x: needs numbers"),
         (
             raised(RuntimeError("assertion failed: [label.y: must be 0 or 1] [2.0] [[node x]] [while running 'M']")),

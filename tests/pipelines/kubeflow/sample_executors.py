@@ -54,6 +54,14 @@ class Recorder(base_executor.BaseExecutor):
         logging.getLogger("lockstep.progress").info("step 300/300, loss 0.50")
 
 
+class BeamPlaces(base_beam_executor.BaseBeamExecutor):
+    """Writes down what `Recorder` does."""
+
+    def Do(self, input_dict: Any, output_dict: Any, exec_properties: Any) -> None:  # noqa: N802 - TFX's name
+        """Fills `model`."""
+        Recorder.Do(self, input_dict, output_dict, exec_properties)  # type: ignore[arg-type]
+
+
 class BeamArguments(base_beam_executor.BaseBeamExecutor):
     """Writes down Beam's arguments."""
 

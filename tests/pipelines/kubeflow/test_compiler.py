@@ -121,6 +121,22 @@ def test_what_kubeflow_does_not_have_is_refused(hills: Project, overrides: tuple
         _compile(hills, *overrides)
 
 
+_FLINK = "beam={runner: flink, shared_dir: /mnt/beam, options: [--job_endpoint=h:1, --environment_type=EXTERNAL,"
+_FLINK += " '--environment_config=localhost:50000']}"
+
+
+def test_beam_steps_on_a_cluster_know_the_folder_that_its_workers_see(hills: Project) -> None:
+    """As an argument of theirs; it has to be in a claim that they mount."""
+    package = _compile(hills, _DATA, _FLINK, "kubeflow.volumes={v: {claim: c, mount_path: /mnt}}")
+    executors = package.spec["deploymentSpec"]["executors"]
+    told = {
+        name for name, executor in executors.items() if "--beam_shared_dir=/mnt/beam" in executor["container"]["args"]
+    }
+    assert {f"exec-{step}" for step in ("ExampleGen", "StatisticsGen", "Transform", "Evaluator")} <= told
+    with pytest.raises(ConfigurationError, match=r"beam\.shared_dir: '/mnt/beam' is not below the mount_path"):
+        _compile(hills, _DATA, _FLINK, "kubeflow.volumes={v: {claim: c, mount_path: /other}}")
+
+
 def test_paths_in_a_mounted_claim_are_the_containers_own(hills: Project) -> None:
     """A claim that all steps mount may hold the data, the pushed models and the checkpoints."""
     package = _compile(

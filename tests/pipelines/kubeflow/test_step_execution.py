@@ -274,3 +274,20 @@ def test_where_a_folder_stands_for_the_container_a_trainings_temporary_folder_is
     step_execution._keep_in_container(properties, ContainerPaths(root))
     assert json.loads(properties["spec"]) == {"work_dir": expected, "steps": 3}
     assert properties["other"] == "text"
+
+
+def test_a_beam_step_on_a_cluster_works_in_the_folder_that_workers_see(tmp_path: Path) -> None:
+    """Other executors do not; what it wrote there is uploaded from its pod as ever."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    cluster = Cluster(tmp_path / "cluster", scheme="minio")
+    for name, is_shared in (("BeamPlaces", True), ("Recorder", False)):
+        task = executor(name, beam=(f"--beam_shared_dir={shared}",))
+        given = examples(cluster, f"minio://bucket/{name}/examples")
+        execution = cluster.run(task, {"examples": given}, run=runner(tmp_path / "temporary"))
+        model = execution.artifacts["model"]
+        seen = json.loads((cluster.stored(model["uri"]) / "seen.json").read_text())
+        assert seen["examples_uri"].startswith(str(shared)) == is_shared
+        assert "Split-train/data.gz" in seen["files"]
+        assert model["metadata"]["trained_on"] == given["uri"]
+    assert list(shared.iterdir()) == []

@@ -21,9 +21,8 @@ from tfx.orchestration import pipeline as tfx_pipeline
 from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner
 from tfx.proto import pusher_pb2, trainer_pb2
 
-from lockstep.pipelines.config import BeamOptions
+from lockstep.pipelines.beam_engines import BeamOptions, beam_arguments
 from lockstep.pipelines.console import Console
-from lockstep.pipelines.definition import beam_arguments
 from lockstep.pipelines.kubeflow.emulator import run
 from lockstep.pipelines.kubeflow.emulator.options import EmulateOptions
 from lockstep.pipelines.kubeflow.mend import COMMAND, Node, mend
