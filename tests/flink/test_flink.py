@@ -105,7 +105,7 @@ def test_statistics_are_the_same(direct: pathlib.Path, flink: pathlib.Path, spli
     """But for the order of the columns, and the last digits of means and standard deviations."""
     found, expected = (_statistics(root, split) for root in (flink, direct))
     assert found.keys() == expected.keys()
-    assert len(found) == 18
+    assert len(found) >= 17  # one of 18 has no value in the split eval
     for column, statistics in found.items():
         assert json_format.MessageToDict(statistics) == _approx(json_format.MessageToDict(expected[column])), column
 
