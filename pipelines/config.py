@@ -58,7 +58,8 @@ class PipelineConfig:
       data: Where the rows come from.
       label: What the model learns to predict.
       features: Raw column -> how it becomes model inputs. Required unless ``preprocessing`` is given.
-      preprocessing: ``module:function`` with tf.Transform's ``preprocessing_fn`` signature, instead of ``features``.
+      preprocessing: ``module:function``. Without ``features``: tf.Transform's ``preprocessing_fn``. Beside them: takes
+        the raw columns and the declared features, and returns the features that it adds.
       schema: File of a reviewed schema, which ``lockstep schema freeze`` makes; without it one is inferred from the
         training split in each run.
       validate: Which anomalies of the data let the run go on.
@@ -95,8 +96,6 @@ class PipelineConfig:
             raise ValueError(f"name: {self.name!r} is not allowed; use letters, digits, '_', '.' and '-', 63 at most")
         if not self.features and self.preprocessing is None:
             raise ValueError("features: nothing declared; declare at least one column, or give preprocessing")
-        if self.features and self.preprocessing is not None:
-            raise ValueError("features: not allowed beside preprocessing; keep one of the two")
         if ":" not in self.model.build and self.model.build not in BUILT_IN:
             raise ValueError(
                 f"model.build: {self.model.build!r} is not allowed; give one of {', '.join(BUILT_IN)}, or"
@@ -136,7 +135,8 @@ class PipelineConfig:
         outputs = transformed_features(self.features, self.label, self.train.weight_column)
         is_open = any(feature.kind == "auto" for feature in self.features.values())
         has_index = is_open or any(output.dtype == "int64" for output in outputs.values())
-        if self.features and self.model.build == "factorization_machine" and not has_index:
+        is_known = self.features and self.preprocessing is None
+        if is_known and self.model.build == "factorization_machine" and not has_index:
             raise ValueError(
                 "model.build: 'factorization_machine' learns from indices, and no feature gives any; declare one of"
                 " kind vocabulary, hash, buckets, integer, cross or list"
@@ -170,7 +170,8 @@ class PipelineConfig:
         except ValueError as e:
             raise ValueError(f"train.augment_parameters.{e}") from e
         feature = self.features.get(options.image)
-        if self.features and (feature is None or feature.kind != "image"):
+        is_declared = feature is not None and feature.kind == "image"
+        if self.features and not is_declared and (feature is not None or self.preprocessing is None):
             raise ValueError(
                 f"train.augment_parameters.image: {options.image!r} is not allowed; name a feature of kind image"
             )

@@ -121,7 +121,7 @@ def build_pipeline(config: PipelineConfig, site: Site) -> tfx_pipeline.Pipeline:
         statistics=statistics if is_open else None,
         config_resolver=_CONFIG_RESOLVER if is_open else None,
         options=config.transform,
-        preprocessing_fn=(config.preprocessing or _BUILT_IN_PREPROCESSING).replace(":", "."),
+        preprocessing_fn=_preprocessing_function(config),
         custom_config=_preprocessing_parameters(config),
         disable_statistics=True,
         disable_analyzer_cache=True,
@@ -175,9 +175,17 @@ def _schema_gen(config: PipelineConfig, statistics: types.BaseChannel) -> base_c
     )
 
 
+def _preprocessing_function(config: PipelineConfig) -> str:
+    """Returns the import path of the ``preprocessing_fn``: beside ``features`` ours, which calls the user's."""
+    own = None if config.features else config.preprocessing
+    return (own or _BUILT_IN_PREPROCESSING).replace(":", ".")
+
+
 def _preprocessing_parameters(config: PipelineConfig) -> dict[str, object]:
     """Returns what a ``preprocessing_fn(inputs, custom_config)`` reads."""
-    return to_config(config.features, config.label, config.train.weight_column if config.features else None)
+    if not config.features:
+        return to_config({}, config.label)
+    return to_config(config.features, config.label, config.train.weight_column, config.preprocessing)
 
 
 def _run_parameters(config: PipelineConfig) -> dict[str, data_types.RuntimeParameter]:

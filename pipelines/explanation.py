@@ -12,7 +12,7 @@ from lockstep.pipelines import run_events
 
 _PREPROCESSING = re.compile(
     r"assertion failed: \[(?P<assertion>(?:features|label)\.[^\]]*)\]"
-    r"|\A(?P<message>(?:features|label)\..*?)(?: \[while running|\Z)",
+    r"|\A(?P<message>(?:(?:features|label)\.|preprocessing: ).*?)(?: \[while running|\Z)",
     re.DOTALL,
 )
 # An error that a worker of Beam's raised comes as the text of its traceback, in an exception of Beam's.

@@ -49,9 +49,12 @@ _SIGNATURES = """
   configuration. It returns a `keras.Model` that takes a dict of tensors by feature name and gives float32 [batch, 1]:
   a probability for a binary label, else the value; for a multiclass label [batch, `inputs.num_classes`], the
   probabilities of the classes (softmax). If the model is compiled, its optimizer and loss are used.
-- `preprocessing: module:function` is a tf.Transform `preprocessing_fn(inputs)`, or `(inputs, custom_config)`. Its
-  inputs are sparse tensors by column; its outputs must be dense with a fixed shape, and hold the label under
-  `label.column`.
+- `preprocessing: module:function` without `features` is a tf.Transform `preprocessing_fn(inputs)`, or
+  `(inputs, custom_config)`. Its inputs are sparse tensors by column; its outputs must be dense with a fixed shape, and
+  hold the label under `label.column`.
+- `preprocessing: module:function` beside `features` takes `(inputs, features)`: the raw columns, sparse, without that
+  of the label, and the declared features, dense. It returns a dict of the features that it adds, dense [batch, ...] of
+  float32, int64 or string; None under the name of a declared feature leaves that out.
 """
 
 

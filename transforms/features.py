@@ -226,12 +226,22 @@ def vocabulary_name(column: str) -> str:
     return f"vocabulary_{safe}" if safe == column else f"vocabulary_{safe}_{zlib.crc32(column.encode()):08x}"
 
 
-def to_config(features: Mapping[str, Feature], label: Label, weight: str | None = None) -> dict[str, Any]:
-    """Returns the JSON form that `lockstep.transforms.preprocessing.preprocessing_fn` takes as ``custom_config``."""
+def to_config(
+    features: Mapping[str, Feature], label: Label, weight: str | None = None, preprocessing: str | None = None
+) -> dict[str, Any]:
+    """Returns the JSON form that `lockstep.transforms.preprocessing.preprocessing_fn` takes as ``custom_config``.
+
+    Args:
+      features: By raw column.
+      label: What is predicted.
+      weight: The raw column of the records' weights.
+      preprocessing: ``module:function``, which adds features to the declared ones.
+    """
     return {
         "features": {column: feature.to_json() for column, feature in features.items()},
         "label": dataclasses.asdict(label),
         **({} if weight is None else {"weight": weight}),
+        **({} if preprocessing is None else {"preprocessing": preprocessing}),
     }
 
 
@@ -243,7 +253,7 @@ def from_config(config: Mapping[str, Any]) -> tuple[dict[str, Feature], Label, s
     Raises:
       ValueError: A key is absent or unknown, or a value is not allowed; the message names the column.
     """
-    unknown = (set(config) - {"weight"}) ^ {"features", "label"}
+    unknown = (set(config) - {"weight", "preprocessing"}) ^ {"features", "label"}
     if unknown:
         raise ValueError(
             f"custom_config must have the keys features and label, got {', '.join(sorted(config)) or 'none'}"

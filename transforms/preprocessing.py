@@ -5,8 +5,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from lockstep.transforms.added_features import with_added_features
 from lockstep.transforms.categories import category_outputs
 from lockstep.transforms.crosses import cross_outputs
+from lockstep.transforms.feature_options import Feature
 from lockstep.transforms.features import from_config, transformed_features
 from lockstep.transforms.images import image_outputs
 from lockstep.transforms.labels import label_output, weight_output
@@ -28,12 +30,13 @@ def preprocessing_fn(inputs: Mapping[str, Any], custom_config: Mapping[str, Any]
 
     Returns:
       Dense tensors, of shape [batch, 1] but for texts, lists and images: the outputs of
-      `lockstep.transforms.features.transformed_features`, and the label (float32, of ``multiclass`` int64) under the
-      name of its column; the weights of records, if there are any, likewise, NaN where missing.
+      `lockstep.transforms.features.transformed_features`, what a function of the user's adds
+      (`lockstep.transforms.added_features.with_added_features`), and the label (float32, of ``multiclass`` int64)
+      under the name of its column; the weights of records, if there are any, likewise, NaN where missing.
 
     Raises:
       ValueError: An invalid configuration, a column without a value in any row of the training split, or one of a type
-        that its kind cannot use.
+        that its kind cannot use; a function of the user's that fails, or gives what it must not.
     """
     features, label, weight = from_config(custom_config)
     transformed_features(features, label, weight)
@@ -43,9 +46,21 @@ def preprocessing_fn(inputs: Mapping[str, Any], custom_config: Mapping[str, Any]
                 f"features.{name}: kind auto is not known here; resolve it with lockstep.transforms.auto.resolve, as"
                 " the pipeline of `lockstep run` does"
             )
-    outputs = {label.column: label_output(inputs, label)}
+    outputs = _declared_outputs(inputs, features)
+    reserved = {label.column: "label.column"} | ({} if weight is None else {weight: "train.weight_column"})
+    function = custom_config.get("preprocessing")
+    if function is not None:
+        # Not the answer; and the names of the label and the weights are theirs.
+        given = {name: column for name, column in inputs.items() if name not in reserved}
+        outputs = with_added_features(function, given, outputs, reserved)
+    outputs[label.column] = label_output(inputs, label)
     if weight is not None:
         outputs[weight] = weight_output(inputs, weight)
+    return outputs
+
+
+def _declared_outputs(inputs: Mapping[str, Any], features: Mapping[str, Feature]) -> dict[str, tf.Tensor]:
+    outputs: dict[str, tf.Tensor] = {}
     columns, numbers = time_numbers(inputs, features)
     outputs |= number_outputs({**inputs, **columns}, {**features, **numbers})
     outputs |= time_outputs(inputs, features)

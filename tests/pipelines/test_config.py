@@ -181,7 +181,6 @@ def test_every_example_is_valid(name: str, tmp_path: pathlib.Path) -> None:
         (MINIMAL + "true: 1\n", [], "not valid YAML: while reading a mapping"),
         (MINIMAL + "? [a, b]\n: 1\n", [], "not valid YAML: while reading a mapping"),
         (MINIMAL, ["features={}"], "features: nothing declared"),
-        (MINIMAL, ["preprocessing='m:f'"], "features: not allowed beside preprocessing"),
         (
             MINIMAL,
             ["features={}", "preprocessing=m.f"],

@@ -22,9 +22,19 @@ features:
   tags: {kind: list, max_values: 3}
   city: {kind: auto}
   topics: {kind: list, output: multi_hot, weights: shares, num_buckets: 16}
+preprocessing: review_features:add
 model: {build: mlp, parameters: {hidden: [16]}}
 train: {workers: 1, strategy: one_device, steps: 80, batch_size: 64, learning_rate: 0.02}
 evaluate: {metrics: [auc], thresholds: {auc: {min: 0.8}}}
+"""
+
+
+_FUNCTION = """
+import tensorflow as tf
+
+
+def add(inputs, features):
+    return {"length": tf.math.log1p(features["text_count"]), "title": None}
 """
 
 
@@ -60,7 +70,12 @@ def test_every_kind_reaches_the_served_model(tmp_path: pathlib.Path) -> None:
     rows = [_review(generator) for _ in range(800)]
     (tmp_path / "reviews.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "reviews.yaml").write_text(_PIPELINE)
+    (tmp_path / "review_features.py").write_text(_FUNCTION.replace("log1p", "log2"))
     project = Project(tmp_path)
+    failed = project.lockstep("run", "reviews.yaml", "--root", "runs")
+    assert failed.returncode == 2, failed.stdout + failed.stderr
+    assert "Transform: preprocessing: review_features:add fails with AttributeError: " in failed.stderr
+    (tmp_path / "review_features.py").write_text(_FUNCTION)
     done = project.lockstep("run", "reviews.yaml", "--root", "runs")
     assert done.returncode == 0, done.stdout + done.stderr
     (picked,) = (tmp_path / "runs").rglob("features.yaml")
