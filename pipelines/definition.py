@@ -100,6 +100,7 @@ def build_pipeline(config: PipelineConfig, site: Site) -> tfx_pipeline.Pipeline:
         complete_columns=config.label_columns if config.features else (),
         weight_column=config.train.weight_column if config.features else None,
         complete_if_present=() if config.features else config.label_columns,
+        images=_images(config),
         on_missing=config.label.missing,
         data_path=parameters.get("data_path"),
     )
@@ -173,6 +174,13 @@ def _schema_gen(config: PipelineConfig, statistics: types.BaseChannel) -> base_c
         # TFX alone infers from all splits, so that no other split could ever differ from the schema.
         exclude_splits=[split for split in config.data.splits if split != "train"],
     )
+
+
+def _images(config: PipelineConfig) -> dict[str, int]:
+    """Returns the columns of images that ExampleGen decodes, and with how many channels."""
+    if not config.data.images.verify:
+        return {}
+    return {name: feature.channels for name, feature in config.features.items() if feature.kind == "image"}
 
 
 def _preprocessing_function(config: PipelineConfig) -> str:

@@ -19,6 +19,8 @@ _PREPROCESSING = re.compile(
 _REMOTE = re.compile(
     r"lockstep\.components\.errors\.(?P<name>\w+): (?P<message>.*?)(?: \[while running|$)", re.MULTILINE
 )
+# The node is named by lockstep.transforms.images.
+_IMAGE = re.compile(r"(?P<reason>[^\n]+)\n\s*\[\[\{\{[^\n]*?(?P<key>features\.\w+)/decode_image/")
 _DISK_FULL = ("no space left on device", "database or disk is full", "disk quota exceeded")
 
 
@@ -51,6 +53,14 @@ def explain(
         found = _PREPROCESSING.search(str(cause))
         if found:
             return run_events.RunFinished(exit_code=2, message=f"{prefix}{found['assertion'] or found['message']}")
+        found = _IMAGE.search(str(cause))
+        if found:
+            reason = found["reason"].rpartition("}} ")[2].strip(" .")
+            message = (
+                f"{prefix}{found['key']}: an image of this column cannot be decoded: {reason};"
+                " ExampleGen names the file with data.images.verify: true"
+            )
+            return run_events.RunFinished(exit_code=2, message=message)
     for cause in _causes(error):
         full = isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
         if full or any(words in str(cause).lower() for words in _DISK_FULL):

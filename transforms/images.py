@@ -1,5 +1,6 @@
 """Encoded images as numbers of one size: the kind ``image``, the same graph for training and for what is served."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,13 +37,13 @@ def image_outputs(inputs: Mapping[str, Any], features: Mapping[str, Feature]) ->
         is_missing = encoded == ""
         if feature.missing == "error":
             encoded = refuse_missing(name, encoded, is_missing)
-        outputs[name] = decode_images(encoded[:, 0], feature)
+        outputs[name] = decode_images(encoded[:, 0], feature, name)
         if feature.has_indicator:
             outputs[name + MISSING_SUFFIX] = tf.cast(is_missing, tf.float32)
     return outputs
 
 
-def decode_images(encoded: tf.Tensor, feature: Feature) -> tf.Tensor:
+def decode_images(encoded: tf.Tensor, feature: Feature, column: str = "image") -> tf.Tensor:
     """Returns images of one size and scale, float32 [batch, height, width, channels].
 
     Each is computed alone, so that its batch does not matter.
@@ -50,11 +51,15 @@ def decode_images(encoded: tf.Tensor, feature: Feature) -> tf.Tensor:
     Args:
       encoded: string [batch], JPEG, PNG, GIF (the first image) or BMP; empty text becomes a black image.
       feature: Of the kind image.
+      column: Where they come from, which an error of TensorFlow's has in the name of its node.
     """
     height, width, channels = feature.height or 0, feature.width or 0, feature.channels
 
+    node = "features." + re.sub(r"[^A-Za-z0-9_]", "_", column)
+
     def decode(content: tf.Tensor) -> tf.Tensor:
-        pixels = tf.io.decode_image(content, channels=channels, expand_animations=False)
+        with tf.name_scope(node):
+            pixels = tf.io.decode_image(content, channels=channels, expand_animations=False)
         return _fitted(tf.cast(tf.ensure_shape(pixels, [None, None, channels]), tf.float32), feature)
 
     def one(content: tf.Tensor) -> tf.Tensor:

@@ -1,6 +1,6 @@
 """The component ExampleGen: CSV or Parquet files to sharded TFRecords of tf.Example."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from tfx import types
@@ -42,6 +42,7 @@ class ExampleGen(component.FileBasedExampleGen):
       complete_columns: Columns that must be there with a value in every row: the label's.
       complete_if_present: Columns that must have a value in every row if they are there.
       weight_column: Column that must be there with a finite number of 0 or more in every row; None asks for none.
+      images: Column -> channels, of columns whose values must be images that TensorFlow decodes.
       on_missing: What a row without such a value means: ``error`` stops, ``drop`` leaves the row out and counts it.
       data_path: A run-time property: what to read instead of ``data.path``, spelled alike. An empty text is as None.
 
@@ -60,6 +61,7 @@ class ExampleGen(component.FileBasedExampleGen):
         complete_columns: Sequence[str] = (),
         complete_if_present: Sequence[str] = (),
         weight_column: str | None = None,
+        images: Mapping[str, int] | None = None,
         on_missing: Literal["error", "drop"] = "error",
         data_path: str | data_types.RuntimeParameter | None = None,
     ) -> None:
@@ -69,6 +71,7 @@ class ExampleGen(component.FileBasedExampleGen):
             complete_columns=tuple(complete_columns),
             complete_if_present=tuple(complete_if_present),
             weight_column=weight_column,
+            images=dict(images or {}),
             on_missing=on_missing,
         )
         split = example_gen_pb2.SplitConfig.Split

@@ -273,10 +273,10 @@ def _times(job: _TimeJob, unit: Any) -> TimeQuantiles:
 def _check_columns(source: Source, types: Mapping[str, ColumnType], requirements: Requirements, path: str) -> None:
     weight = [] if requirements.weight_column is None else [requirements.weight_column]
     required = (*requirements.columns, *requirements.complete_columns, *weight)
-    for name in (*required, *requirements.complete_if_present):
+    for name in (*required, *requirements.complete_if_present, *requirements.images):
         if name in source.unreadable:
             raise DataError(source.unreadable[name])
-    for name in required:
+    for name in (*required, *requirements.images):
         if name not in types:
             raise DataError(missing_column(name, path, list(types)))
     for problem in source.unreadable.values():

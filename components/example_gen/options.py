@@ -105,11 +105,14 @@ class ImageOptions:
       label: ``format: images`` only: the name of the folder that the file is in; empty for no such column.
       path: The file's name: below the class folders' folder for ``format: images``, where empty is no such column; as
         the list has it for ``format: image_list``, which reads it.
+      verify: Whether every value of a feature of kind ``image``, of any format, is decoded once as it is read, to find
+        broken ones; without, a broken one stops Transform, which cannot name the file.
     """
 
     column: str = "image"
     label: str = "label"
     path: str = "path"
+    verify: bool = True
 
     def __post_init__(self) -> None:
         if not self.column:
@@ -243,6 +246,7 @@ class Requirements:
       complete_if_present: Need not be there, but must have a value in every row if they are: the label's where a
         function of the user's may make it of other columns.
       weight_column: Must be there, and hold a finite number of 0 or more in every row; None asks for none.
+      images: Column -> channels. A value that is there must be an image that TensorFlow decodes with so many channels.
       on_missing: What a row without such a value means: ``error`` stops, ``drop`` leaves the row out and counts it.
     """
 
@@ -250,6 +254,7 @@ class Requirements:
     complete_columns: tuple[str, ...] = ()
     complete_if_present: tuple[str, ...] = ()
     weight_column: str | None = None
+    images: Mapping[str, int] = dataclasses.field(default_factory=dict)
     on_missing: Literal["error", "drop"] = "error"
 
     def __post_init__(self) -> None:

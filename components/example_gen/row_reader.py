@@ -15,6 +15,7 @@ from lockstep.components.errors import RowError
 from lockstep.components.example_gen.arrow_buffers import is_valid
 from lockstep.components.example_gen.encoding import encode_examples
 from lockstep.components.example_gen.gzip_parts import compress_part
+from lockstep.components.example_gen.image_decoding import decoding_problem
 from lockstep.components.example_gen.options import ColumnType, DataOptions, Requirements
 from lockstep.components.example_gen.quarantine import rejected_line
 from lockstep.components.example_gen.row_hash import random_words
@@ -144,7 +145,7 @@ class _UnitReader:
             for key, note in batch.notes.items():
                 self._read.notes.setdefault(key, note)
             self._reject(batch.rejected)
-            self._take_in(self._with_weights(self._without_missing(batch)))
+            self._take_in(self._with_images(self._with_weights(self._without_missing(batch))))
             if self._size >= _CHUNK_BYTES:
                 self._write()
         self._write()
@@ -220,23 +221,38 @@ class _UnitReader:
         self._reject_rows(batch, wrong, reason, None)
         return batch.filtered(~wrong)
 
+    def _with_images(self, batch: RowBatch) -> RowBatch:
+        """Returns the rows whose images can be decoded; those that have none are not looked at."""
+        wanted = self._job.requirements.images
+        for name, channels in wanted.items():
+            values = batch.columns[name]
+            if not pa.types.is_binary(values.type):  # numbers, or several in a row: Transform says what to declare
+                continue
+            keep = np.ones(batch.num_rows, np.bool_)
+            for row, value in enumerate(values):
+                content = value.as_py()
+                problem = decoding_problem(content, channels) if content else None
+                if problem is not None:
+                    keep[row] = False
+                    reason = f"column {name!r}: an image that TensorFlow cannot decode ({problem}); mend or remove it"
+                    self._reject_row(batch, row, reason, {n: v for n, v in batch.columns.items() if n not in wanted})
+            batch = batch if keep.all() else batch.filtered(keep)
+        return batch
+
     def _reject_rows(self, batch: RowBatch, rows: npt.NDArray[np.bool_], reason: str, column: str | None) -> None:
-        data, places = self._job.data, np.flatnonzero(rows)
+        places = np.flatnonzero(rows)
         if column is not None and self._job.requirements.on_missing == "drop":
             self._read.dropped[f"without {column}"] += len(places)
             return
-        if data.on_error == "fail":
-            where = self._job.source.place(batch.path, int(batch.positions[places[0]]))
-            raise RowError(f"{where}: {reason}")
-        self._reject(
-            Rejected(
-                path=batch.path if batch.files is None else batch.files[row],
-                position=int(batch.positions[row]),
-                reason=reason,
-                raw=_shown({name: values[row].as_py() for name, values in batch.hashed.items()}),
-            )
-            for row in places
-        )
+        for row in places:
+            self._reject_row(batch, int(row), reason, batch.hashed)
+
+    def _reject_row(self, batch: RowBatch, row: int, reason: str, shown: Mapping[str, pa.Array]) -> None:
+        path, position = batch.path if batch.files is None else batch.files[row], int(batch.positions[row])
+        if self._job.data.on_error == "fail":
+            raise RowError(f"{self._job.source.place(path, position)}: {reason}")
+        raw = _shown({name: values[row].as_py() for name, values in shown.items()})
+        self._reject([Rejected(path=path, position=position, reason=reason, raw=raw)])
 
     def _reject(self, rejected: Iterable[Rejected]) -> None:
         lines = [rejected_line(each, self._job.source.place(each.path, each.position)) for each in rejected]

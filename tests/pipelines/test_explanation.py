@@ -4,9 +4,12 @@ import errno
 import pathlib
 
 import pytest
+import tensorflow as tf
 
 from lockstep.components.errors import DataError, StepFailed
 from lockstep.pipelines.explanation import explain
+from lockstep.transforms.features import Feature
+from lockstep.transforms.images import decode_images
 
 
 def raised(error: Exception, cause: Exception | None = None) -> Exception:
@@ -80,3 +83,15 @@ def test_what_makes_room_is_said_in_the_terms_of_the_place(tmp_path: pathlib.Pat
         OSError(errno.ENOSPC, "No space left on device"), step="Step", root=tmp_path, make_room="give it a volume"
     )
     assert finished.message.endswith(f"free under {tmp_path}; give it a volume")
+
+
+def test_an_image_that_transform_cannot_decode_is_told_by_its_column(tmp_path: pathlib.Path) -> None:
+    """In TensorFlow's words, without its graph."""
+    decode = tf.function(lambda content: decode_images(content, Feature(kind="image", height=2, width=2), "my photo"))
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        decode(tf.constant([b"no image"]))
+    wrapped = raised(RuntimeError(f"An error occurred: {caught.value}"), caught.value)
+    assert explain(wrapped, step="Transform", root=tmp_path).message == (
+        "Transform: features.my_photo: an image of this column cannot be decoded: Unknown image file format. One of"
+        " JPEG, PNG, GIF, BMP required; ExampleGen names the file with data.images.verify: true"
+    )

@@ -1,10 +1,16 @@
 """Images as input: folders of classes, and lists."""
 
+import io
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import tensorflow as tf
+from PIL import Image
 
 from lockstep.components.errors import DataError
 from lockstep.components.example_gen import image_source
@@ -125,6 +131,102 @@ def test_mixed_formats_in_a_folder_are_refused(tmp_path: Path, ingest_path: Inge
     (tmp_path / "in" / "cat" / "rows.csv").write_text("a\n1\n")
     with pytest.raises(DataError, match=r"1\.jpg and .*rows\.csv differ in format; give data\.format"):
         ingest_path(tmp_path / "in")
+
+
+def _drawn(kind: str = "PNG", mode: str = "RGB", size: tuple[int, int] = (40, 30)) -> bytes:
+    """An image with some detail, written by Pillow."""
+    file = io.BytesIO()
+    image = Image.effect_mandelbrot(size, (-2, -1.5, 1, 1.5), 90).convert(mode)
+    image.save(file, kind)
+    return file.getvalue()
+
+
+def _with_another_byte(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 0xFF]) + content[middle + 1 :]
+
+
+_DECODED = Requirements(images={"image": 3})
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        _drawn("JPEG")[:-40],
+        _drawn("JPEG")[:100],
+        _drawn("JPEG")[:-2],
+        _drawn()[:-12],
+        _with_another_byte(_drawn()),
+        _drawn("GIF")[:-30],
+        _drawn("BMP")[:-1],
+        _PNG + b"\0" * 100,
+        _JPEG,
+    ],
+    ids=["cut jpeg", "head of jpeg", "jpeg without end", "png without end", "png with a wrong sum", "cut gif",
+         "cut bmp", "zeros", "first bytes"],
+)  # fmt: skip
+def test_a_broken_image_is_named_or_left_out(tmp_path: Path, ingest_path: Ingest, broken: bytes) -> None:
+    """What Transform would stop at, which a later step could not name."""
+    with pytest.raises(tf.errors.OpError):
+        tf.io.decode_image(broken, channels=3)
+    _image(tmp_path / "in" / "cat" / "1.jpg", _drawn("JPEG"))
+    bad = _image(tmp_path / "in" / "cat" / "2.jpg", broken)
+    with pytest.raises(DataError) as failure:
+        ingest_path(tmp_path / "in", _DECODED)
+    message = str(failure.value)
+    assert message.startswith(f"{bad}: column 'image': an image that TensorFlow cannot decode (")
+    assert "\n" not in message
+    assert "node" not in message
+    assert message.endswith("data.on_error: quarantine")
+    result = ingest_path(tmp_path / "in", _DECODED, on_error="quarantine")
+    assert result.column("path") == [b"cat/1.jpg"]
+    (line,) = (result.folder / "quarantine" / "rows.jsonl").read_text().splitlines()
+    document = json.loads(line)
+    assert document["path"] == document["place"] == str(bad)
+    assert json.loads(document["row"]) == {"label": "cat", "path": "cat/2.jpg"}
+
+
+def test_what_can_be_decoded_is_kept(tmp_path: Path, ingest_path: Ingest) -> None:
+    """Every format and mode, and a JPEG whose fault its decoder passes over, as it will again."""
+    contents = [_drawn(kind, mode) for kind in ("PNG", "JPEG", "GIF", "BMP") for mode in ("RGB", "L")]
+    contents += [_drawn("PNG", "P"), _drawn("PNG", "RGBA"), _with_another_byte(_drawn("JPEG", size=(400, 300)))]
+    for number, content in enumerate(contents):
+        tf.io.decode_image(content, channels=3)
+        _image(tmp_path / "in" / "cat" / f"{number}.png", content)
+    assert len(ingest_path(tmp_path / "in", _DECODED).rows()) == len(contents)
+
+
+def test_channels_that_a_format_does_not_give_are_named(tmp_path: Path, ingest_path: Ingest) -> None:
+    """As Transform will ask for them."""
+    _image(tmp_path / "in" / "cat" / "1.gif", _drawn("GIF"))
+    with pytest.raises(DataError, match=r"1\.gif: column 'image': .*\(channels must be 0 or 3 for GIF, got 1\)"):
+        ingest_path(tmp_path / "in", Requirements(images={"image": 1}))
+
+
+def test_images_of_any_format_are_decoded(tmp_path: Path, ingest_path: Ingest) -> None:
+    """A row of a Parquet file is named by its number; one without an image is left to the feature's `missing`."""
+    rows = pa.table({"photo": pa.array([_drawn(), None, _drawn()[:-20], b""], pa.binary()), "y": [1, 2, 3, 4]})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    requirements = Requirements(images={"photo": 3})
+    with pytest.raises(DataError, match=r"rows\.parquet.*3: column 'photo': an image that TensorFlow cannot decode"):
+        ingest_path(tmp_path / "rows.parquet", requirements)
+    assert ingest_path(tmp_path / "rows.parquet", requirements, on_error="quarantine").column("y") == [1, 2, 4]
+    with pytest.raises(DataError, match="no column 'picture'"):
+        ingest_path(tmp_path / "rows.parquet", Requirements(images={"picture": 3}))
+
+
+def test_a_broken_image_of_a_list_is_named_by_the_list(tmp_path: Path, ingest_path: Ingest) -> None:
+    """Line and path."""
+    _image(tmp_path / "in" / "a.jpg", _drawn("JPEG"))
+    _image(tmp_path / "in" / "b.jpg", _drawn("JPEG")[:-30])
+    (tmp_path / "in" / "labels.csv").write_text("file,y\na.jpg,1\nb.jpg,2\n")
+    options = {"format": "image_list", "images": _LIST}
+    with pytest.raises(DataError, match=r"labels\.csv:3: column 'image': an image that TensorFlow cannot decode"):
+        ingest_path(tmp_path / "in" / "**", _DECODED, **options)
+    result = ingest_path(tmp_path / "in" / "**", _DECODED, on_error="quarantine", **options)
+    assert result.column("y") == [1]
+    document = json.loads((result.folder / "quarantine" / "rows.jsonl").read_text())
+    assert json.loads(document["row"]) == {"file": "b.jpg", "y": 2}
 
 
 _LIST = ImageOptions(path="file")
