@@ -156,6 +156,12 @@ class PipelineConfig:
             raise ValueError(f"train.epochs: {self.train.epochs} is not allowed beside run_fn; give train.steps")
         if self.train.augment is not None:
             raise ValueError("train.augment: not allowed beside run_fn, which reads its records itself; leave it out")
+        for name, feature in self.features.items():
+            if feature.decode == "train":
+                raise ValueError(
+                    f"features.{name}.decode: 'train' is not allowed beside run_fn, which reads its records itself;"
+                    " give transform"
+                )
         if self.train.strategy not in _RUN_FN_STRATEGIES:
             raise ValueError(
                 f"train.strategy: {self.train.strategy!r} is not allowed beside run_fn, which makes its own; give"

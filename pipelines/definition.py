@@ -17,6 +17,7 @@ from lockstep.components.example_validator.component import ExampleValidator
 from lockstep.components.pusher.component import Pusher
 from lockstep.components.schema_gen.component import SchemaGen as ReviewedSchemaGen
 from lockstep.components.trainer.component import DistributedTrainer
+from lockstep.components.trainer.decoder_options import DecoderOptions
 from lockstep.components.trainer.step import TrainStep
 from lockstep.components.trainer.worker_range import WorkerRange
 from lockstep.components.transform.component import Transform
@@ -29,6 +30,7 @@ from lockstep.transforms.features import source_columns, to_config
 
 _BUILT_IN_PREPROCESSING = "lockstep.transforms.preprocessing.preprocessing_fn"
 _CONFIG_RESOLVER = "lockstep.transforms.auto.resolve"
+_IMAGE_DECODER = "lockstep.transforms.images:ImageDecoder"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -217,10 +219,17 @@ def _training(config: PipelineConfig, site: Site) -> str:
         label=config.label.output,
         label_kind=config.label_kind,
         classes=config.class_options,
+        decoder=_decoder(config),
         run_fn=config.run_fn,
         work_dir=site.work_dir,
         import_paths=site.import_paths,
     ).to_json()
+
+
+def _decoder(config: PipelineConfig) -> DecoderOptions | None:
+    """Returns what decodes the images that the trainer has to."""
+    features = {name: feature.to_json() for name, feature in config.features.items() if feature.decode == "train"}
+    return DecoderOptions(build=_IMAGE_DECODER, parameters={"features": features}) if features else None
 
 
 def _evaluation(config: PipelineConfig) -> str:

@@ -57,6 +57,7 @@ def _check_choices(feature: "Feature") -> None:
         "scale": SCALES_OF_KIND.get(feature.kind, (feature.scale,)),
         "fit": ("crop", "pad", "stretch"),
         "channels": (1, 3, 4),
+        "decode": ("transform", "train"),
         "constant": ("zero", "error"),
         "inexact": ("error", "round"),
         "missing": MISSING_OF_KIND[feature.kind],

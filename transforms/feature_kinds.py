@@ -56,7 +56,7 @@ OPTIONS_OF_KIND: Mapping[Kind, tuple[str, ...]] = {
     ),
     "pass_through": ("missing", "default"),
     "auto": (),
-    "image": ("height", "width", "channels", "scale", "fit", "missing"),
+    "image": ("height", "width", "channels", "scale", "fit", "decode", "missing"),
 }
 MISSING_OF_KIND: Mapping[Kind, tuple[Missing, ...]] = {
     "numeric": get_args(Missing),

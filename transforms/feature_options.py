@@ -88,6 +88,8 @@ class Feature:
       channels: ``image`` only: 1 (grey), 3 (colours) or 4 (with transparency; not of JPEG).
       fit: ``image`` only. How an image of other proportions becomes one of this size: ``crop``: the largest window in
         its middle that has them; ``pad``: whole, with black beside it; ``stretch``: out of proportion.
+      decode: ``image`` only. ``transform``: once, in Transform, whose records hold the pixels. ``train``: records hold
+        the files' bytes, and each batch is decoded as it is trained on. The model and its service are the same.
 
     Raises:
       ValueError: A value out of range, or one that this kind of feature would ignore.
@@ -123,6 +125,7 @@ class Feature:
     width: int | None = None
     channels: int = 3
     fit: Literal["crop", "pad", "stretch"] = "crop"
+    decode: Literal["transform", "train"] = "transform"
 
     def __post_init__(self) -> None:
         # From JSON they are lists.

@@ -280,7 +280,9 @@ def _outputs(column: str, feature: Feature) -> dict[str, TransformedFeature]:
         outputs[column] = quantity
     elif feature.kind == "image":
         shape = (feature.height or 0, feature.width or 0, feature.channels)
-        outputs[column] = TransformedFeature(column=column, dtype="float32", shape=shape)
+        is_encoded = feature.decode == "train"
+        image = TransformedFeature(column=column, dtype="float32", shape=shape)
+        outputs[column] = TransformedFeature(column=column, dtype=None) if is_encoded else image
     elif feature.kind in ("text", "list"):
         outputs = _outputs_of_tokens(column, feature)
     elif feature.kind in ("pass_through", "auto"):

@@ -1,5 +1,6 @@
 """Encoded images as numbers of one size: the kind ``image``, the same graph for training and for what is served."""
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -10,11 +11,13 @@ from lockstep.transforms.columns import raw_column, refuse_missing, side_by_side
 from lockstep.transforms.feature_options import Feature
 from lockstep.transforms.features import MISSING_SUFFIX
 
-__all__ = ["decode_images", "image_outputs"]
+__all__ = ["ImageDecoder", "decode_images", "image_outputs"]
 
 
 def image_outputs(inputs: Mapping[str, Any], features: Mapping[str, Feature]) -> dict[str, tf.Tensor]:
     """Returns the outputs of features of the kind image: float32 [batch, height, width, channels].
+
+    With ``decode: train`` they are string [batch, 1], for `ImageDecoder`; empty where missing.
 
     Args:
       inputs: Raw columns by name.
@@ -37,7 +40,7 @@ def image_outputs(inputs: Mapping[str, Any], features: Mapping[str, Feature]) ->
         is_missing = encoded == ""
         if feature.missing == "error":
             encoded = refuse_missing(name, encoded, is_missing)
-        outputs[name] = decode_images(encoded[:, 0], feature, name)
+        outputs[name] = encoded if feature.decode == "train" else decode_images(encoded[:, 0], feature, name)
         if feature.has_indicator:
             outputs[name + MISSING_SUFFIX] = tf.cast(is_missing, tf.float32)
     return outputs
@@ -70,6 +73,32 @@ def decode_images(encoded: tf.Tensor, feature: Feature, column: str = "image") -
     if feature.scale == "zero_one":
         return images / 255.0
     return images / 127.5 - 1.0 if feature.scale == "minus_one_one" else images
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImageDecoder:
+    """Decodes the images of a batch that Transform passed on as bytes, as it would have done.
+
+    Args:
+      features: Column -> a feature of the kind image, as ``Feature.to_json`` gives it.
+
+    Raises:
+      ValueError: An option is not allowed.
+    """
+
+    features: Mapping[str, Mapping[str, Any]]
+
+    def __call__(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the columns with string [batch, 1] decoded to float32 [batch, height, width, channels].
+
+        Args:
+          columns: Name -> [batch, ...]; images that are not among them are not looked for.
+        """
+        decoded = dict(columns)
+        for name, options in self.features.items():
+            if name in decoded:
+                decoded[name] = decode_images(decoded[name][:, 0], Feature(**options), name)
+        return decoded
 
 
 def _fitted(image: tf.Tensor, feature: Feature) -> tf.Tensor:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 _BATCH = 1024
+_BATCH_BYTES = 64 << 20  # fewer of large records
 # Points of the curve that the area is summed over: four digits of the AUC, and memory that does not grow with the data.
 _AUC_THRESHOLDS = 2000
 
@@ -105,7 +106,12 @@ class Evaluation:
         dataset = records.read()
         if num_parts > 1:
             dataset = dataset.shard(num_parts, part)
-        self._dataset = dataset.batch(_BATCH).map(records.parse, num_parallel_calls=2).prefetch(2)
+        batch = max(1, min(_BATCH, _BATCH_BYTES // max(1, records.bytes_per_decoded_record)))
+        self._dataset = (
+            dataset.batch(batch)
+            .map(lambda serialised: records.decoded(records.parse(serialised)), num_parallel_calls=2)
+            .prefetch(2)
+        )
         self._update = tf.function(self._add, input_signature=[_any_batch(self._dataset.element_spec)], autograph=False)
 
     def sums(self, *, on_batch: Callable[[], None]) -> "npt.NDArray[np.float64]":

@@ -170,6 +170,7 @@ def _train_spec(
         label=step.label,
         label_kind=step.label_kind,
         classes=step.classes,
+        decoder=step.decoder,
         train_files=train_files,
         eval_files=eval_files,
         transform_graph_dir=str(_local(artifact_utils.get_single_uri(inputs["transform_graph"]))),

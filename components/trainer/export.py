@@ -11,6 +11,7 @@ from lockstep.components.class_labels import LabelKind
 from lockstep.components.durable_files import sync
 from lockstep.components.errors import ConfigurationError
 from lockstep.components.record_manifest import RawColumns, read_raw_columns
+from lockstep.components.trainer.decoding import Decoder
 from lockstep.components.trainer.loop import model_columns
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def export(
     label_kind: LabelKind,
     weight: str | None = None,
     classes: Sequence[str] = (),
+    decoder: Decoder | None = None,
 ) -> None:
     """Writes the SavedModel; ``export_dir`` appears whole or not at all.
 
@@ -93,7 +95,8 @@ def export(
         classes], with the name of each in ``classes``, string [batch, classes], and in ``class`` that of the most
         probable one, string [batch, 1]. The label's columns are not looked at; any other may be
       absent from a record.
-      ``transform_features``: every transformed feature, the label too (as of a missing value where it is absent).
+      ``transform_features``: every transformed feature, the label too (as of a missing value where it is absent);
+        what the trainer decodes is still encoded.
     ``assets.extra/lockstep.json`` names the columns that ``serving_default`` reads, with their types, and the label
     with its classes; of times, truths and lists also how they are written.
 
@@ -107,7 +110,7 @@ def export(
     # What tf.Transform saved, not its TransformFeaturesLayer: as a tf_keras model that would be traced for seconds.
     root.model, root.transform = _saveable(model), _load_transform(transform_output)
     signatures = {
-        "serving_default": _serving(model, root.transform, raw_spec, columns.served, label, weight, classes),
+        "serving_default": _serving(model, root.transform, raw_spec, columns.served, label, weight, classes, decoder),
         "transform_features": _transforming(root.transform, raw_spec, columns.transformed),
     }
 
@@ -234,6 +237,7 @@ def _serving(
     label: str,
     weight: str | None,
     classes: Sequence[str],
+    decoder: Decoder | None,
 ) -> Any:
     import tensorflow as tf
 
@@ -242,6 +246,8 @@ def _serving(
         columns = _transform(transform, examples, raw_spec, parsed)
         if weight is not None:
             del columns[weight]
+        if decoder is not None:
+            columns = dict(decoder(columns))
         predictions = tf.cast(model(model_columns(model, columns, label), training=False), tf.float32)
         if not classes:
             return {"predictions": predictions}

@@ -129,7 +129,8 @@ class TrainingInput:
 
         num_rows = self._share * len(self._rounds.shards)
         serialised = next(iter(self._records.read().batch(num_rows)))
-        return self._weighed(self._records.parse(serialised), tf.ones([tf.size(serialised), 1]))
+        columns, weights = self._weighed(self._records.parse(serialised), tf.ones([tf.size(serialised), 1]))
+        return self._records.decoded(columns), weights
 
     def batches(self, start_step: int = 0) -> "tf.data.Dataset":
         """Returns this worker's batches from ``start_step`` on, endlessly.
@@ -155,13 +156,13 @@ class TrainingInput:
             .map(_plain(lambda index, item: planned(index, *item)), num_parallel_calls=1, deterministic=True)
         )
         dataset = steps.unbatch()
-        if self._augmentation is not None:
+        if self._augmentation is not None or self._records.decoder is not None:
             dataset = dataset.map(
-                _plain(self._augmented), num_parallel_calls=len(os.sched_getaffinity(0)), deterministic=True
+                _plain(self._prepared), num_parallel_calls=len(os.sched_getaffinity(0)), deterministic=True
             )
         options = tf.data.Options()
         options.autotune.enabled = False  # its thread costs more than it gains with the fixed numbers here
-        batch_bytes = self._share * len(self._rounds.shards) * self._records.bytes_per_record
+        batch_bytes = self._share * len(self._rounds.shards) * self._records.bytes_per_decoded_record
         num_prefetched = max(2, min(_PREFETCHED, _PREFETCHED_BYTES // max(1, batch_bytes)))
         return dataset.prefetch(num_prefetched).with_options(options)
 
@@ -284,9 +285,18 @@ class TrainingInput:
         weighed = self._weighed(taken, tf.ensure_shape(weights, [None, num_rows])[..., tf.newaxis])
         return (*weighed, tf.ensure_shape(totals, [None]), *(tf.ensure_shape(s, [None, num_rows, 2]) for s in seeds))
 
-    def _augmented(self, columns: Columns, weights: "tf.Tensor", total: "tf.Tensor", seeds: "tf.Tensor") -> Any:
-        assert self._augmentation is not None
-        return augmented(self._augmentation, columns, seeds, weights), weights, total
+    def _prepared(self, columns: Columns, weights: "tf.Tensor", total: "tf.Tensor", *seeds: "tf.Tensor") -> Any:
+        """Decodes a batch, and changes it at random; a batch at a time, since decoded records are large."""
+        import tensorflow as tf
+
+        decoded = self._records.decoded(columns)
+        for name, column in columns.items():
+            if decoded[name] is not column:  # of padding there is nothing to decode, and it is zeros
+                is_real = tf.reshape(weights > 0, [-1, *[1] * (decoded[name].shape.rank - 1)])
+                decoded[name] = tf.where(is_real, decoded[name], tf.zeros([], decoded[name].dtype))
+        if self._augmentation is not None:
+            decoded = augmented(self._augmentation, decoded, seeds[0], weights)
+        return decoded, weights, total
 
     def _weighed(self, columns: Columns, weights: "tf.Tensor") -> "tuple[Columns, tf.Tensor]":
         import tensorflow as tf

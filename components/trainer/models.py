@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from lockstep.components.class_labels import LabelKind
 from lockstep.components.errors import ConfigurationError
 from lockstep.components.trainer.convolution import ConvParameters, check_images, encode_image, is_image
+from lockstep.components.trainer.decoding import Decoder, decoded_spec
 from lockstep.components.trainer.factorization import FactorizationParameters
 from lockstep.components.trainer.records import layout_of
 from lockstep.components.trainer.spec import ModelOptions
@@ -198,6 +199,7 @@ def model_inputs(
     parameters: Mapping[str, Any] | None = None,
     weight: str | None = None,
     num_classes: int | None = None,
+    decoder: Decoder | None = None,
 ) -> ModelInputs:
     """Reads the transformed features from a transform graph, whoever wrote its preprocessing function.
 
@@ -207,7 +209,7 @@ def model_inputs(
     Raises:
       ConfigurationError: The label is not among the outputs of the preprocessing function, or an output is sparse.
     """
-    spec = tf_transform_output.transformed_feature_spec()
+    spec = decoded_spec(tf_transform_output.transformed_feature_spec(), decoder)
     if label not in spec:
         raise ConfigurationError(
             f"label.column: {label!r} is not among the outputs of the preprocessing function"
@@ -237,6 +239,7 @@ def build_model(
     table_parts: int = 1,
     weight: str | None = None,
     num_classes: int | None = None,
+    decoder: Decoder | None = None,
 ) -> "keras.Model":
     """Builds the model that the configuration names, for the features that a transform graph produces.
 
@@ -248,6 +251,7 @@ def build_model(
       table_parts: See ``ModelInputs``.
       num_classes: Likewise.
       weight: Name of the transformed feature that holds the records' weights, which the model is not given.
+      decoder: What decodes features before the model gets them.
 
     Raises:
       ConfigurationError: There is no such function, or it returned something else than a Keras model; what
@@ -263,6 +267,7 @@ def build_model(
         parameters=options.parameters,
         weight=weight,
         num_classes=num_classes,
+        decoder=decoder,
     )
     model = build(dataclasses.replace(inputs, table_parts=table_parts))
     if not isinstance(model, keras.Model):

@@ -1,6 +1,8 @@
 """Files of transformed records: how many there are, what is in them, and which virtual shard holds which."""
 
 import dataclasses
+import functools
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,6 +13,7 @@ from lockstep.components.errors import ConfigurationError
 from lockstep.components.record_manifest import recorded_counts
 from lockstep.components.tfrecord_files import count_records
 from lockstep.components.trainer import example_weights
+from lockstep.components.trainer.decoding import Decoder, decoded_spec
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -140,6 +143,7 @@ class Records:
       label: Name of the label.
       weight: Name of the feature that says how much each record counts; None if all count alike.
       classes: Of a multiclass label, in the order of their indices; empty for a label of another kind.
+      decoder: Decodes columns of batches; None where none is encoded.
     """
 
     def __init__(
@@ -149,6 +153,7 @@ class Records:
         label: str,
         weight: str | None = None,
         classes: tuple[str, ...] = (),
+        decoder: Decoder | None = None,
     ) -> None:
         import tensorflow as tf
 
@@ -171,6 +176,8 @@ class Records:
         self.label = label
         self.weight = weight
         self.classes = classes
+        self.decoder = decoder
+        self._decoded_spec = decoded_spec(feature_spec, decoder)
         self._sparse = frozenset(name for name, spec in feature_spec.items() if layout_of(spec) == "sparse")
         # While records are kept, ordered and filled up, sparse features are ragged ones: rows are rows there.
         self._feature_spec = {
@@ -205,6 +212,10 @@ class Records:
         columns = tf.io.parse_example(serialised, self._feature_spec)
         return {name: column[:, tf.newaxis] if column.shape.rank == 1 else column for name, column in columns.items()}
 
+    def decoded(self, columns: "Mapping[str, Any]") -> "dict[str, Any]":
+        """Returns columns of a batch with what was encoded decoded."""
+        return dict(columns if self.decoder is None else self.decoder(columns))
+
     def require_dense(self, strategy: str) -> None:
         """Raises `ConfigurationError` where a feature is sparse or ragged, which a strategy cannot train with."""
         import tensorflow as tf
@@ -228,13 +239,24 @@ class Records:
             return features, None
         return features, tf.cast(features.pop(self.weight), tf.float32)
 
-    @property
+    @functools.cached_property
     def bytes_per_record(self) -> int:
-        """Size of a parsed record in memory."""
-        import tensorflow as tf
+        """Size of a parsed record in memory, before anything is decoded."""
+        size = sum(map(_num_bytes, self._feature_spec.values()))
+        if self.decoder is None:
+            return size
+        # What is encoded, compression hardly makes smaller: the files tell its size.
+        in_files = sum(os.stat(path).st_size for path in self.files)  # noqa: PTH116 - text, as the files' names are
+        return max(size, in_files // max(1, sum(self.count())))
 
-        return sum(
-            (int(np.prod(spec.shape)) if isinstance(spec, tf.io.FixedLenFeature) else _NUM_VALUES)
-            * (_STRING_BYTES if spec.dtype == tf.string else spec.dtype.size)
-            for spec in self._feature_spec.values()
-        )
+    @property
+    def bytes_per_decoded_record(self) -> int:
+        """Size of a record in memory as a model gets it."""
+        return sum(map(_num_bytes, self._decoded_spec.values()))
+
+
+def _num_bytes(spec: Any) -> int:
+    import tensorflow as tf
+
+    num_values = int(np.prod(spec.shape)) if isinstance(spec, tf.io.FixedLenFeature) else _NUM_VALUES
+    return num_values * (_STRING_BYTES if spec.dtype == tf.string else int(spec.dtype.size))

@@ -30,6 +30,7 @@ from typing import Any, Literal
 
 from lockstep.components import documents
 from lockstep.components.class_labels import ClassOptions, LabelKind, check_classes
+from lockstep.components.trainer.decoder_options import DecoderOptions
 from lockstep.components.trainer.early_stopping import METRICS, EarlyStopping
 from lockstep.components.trainer.schedule_options import ScheduleOptions
 from lockstep.components.trainer.worker_range import WorkerRange
@@ -441,6 +442,7 @@ class TrainSpec:
       tensorboard_dir: Where the chief writes TensorBoard events.
       import_paths: Folders appended to ``sys.path`` for the user's modules.
       run_fn: Trains and exports instead of the loop; ``model.parameters`` are its ``custom_config`` then.
+      decoder: Decodes features of each batch; None where none is encoded.
     """
 
     options: TrainOptions
@@ -457,6 +459,7 @@ class TrainSpec:
     import_paths: tuple[str, ...] = ()
     run_fn: RunFn | None = None
     classes: ClassOptions | None = None
+    decoder: DecoderOptions | None = None
 
     @property
     def cache_dir(self) -> Path:

@@ -5,6 +5,7 @@ from typing import Any
 
 from lockstep.components import documents
 from lockstep.components.class_labels import ClassOptions, LabelKind, check_classes
+from lockstep.components.trainer.decoder_options import DecoderOptions
 from lockstep.components.trainer.spec import ModelOptions, TrainOptions, check_validation, check_weight_column
 from lockstep.components.trainer.worker_range import WorkerRange
 
@@ -28,6 +29,7 @@ class TrainStep:
       eval_split: Split to evaluate on at the end; None evaluates nothing.
       run_fn: ``module:function`` for TFX's stock Trainer, which trains instead of the loop of ``model``.
       classes: For a multiclass label.
+      decoder: Decodes features that Transform left encoded, in each batch; None where there are none.
     """
 
     options: TrainOptions
@@ -40,6 +42,7 @@ class TrainStep:
     eval_split: str | None = "eval"
     run_fn: str | None = None
     classes: ClassOptions | None = None
+    decoder: DecoderOptions | None = None
 
     def __post_init__(self) -> None:
         for name in ("label", "work_dir", "train_split"):
@@ -52,6 +55,8 @@ class TrainStep:
             raise ValueError(f"validate_every: {self.options.validate_every} is not allowed without an eval_split")
         if self.run_fn is not None and self.options.epochs is not None:
             raise ValueError(f"epochs: {self.options.epochs} is not allowed beside run_fn; give steps")
+        if self.run_fn is not None and self.decoder is not None:
+            raise ValueError("decoder: not allowed beside run_fn, which reads its records itself")
         if self.run_fn is not None and isinstance(self.options.workers, WorkerRange):
             raise ValueError(
                 "workers: a range is not allowed beside run_fn, which deals its records itself; give a number"

@@ -16,6 +16,7 @@ from lockstep.components.durable_files import sync
 from lockstep.components.errors import ConfigurationError, UserError
 from lockstep.components.trainer import classes, example_weights, loop, models, strategies
 from lockstep.components.trainer.checkpoint import Checkpoints
+from lockstep.components.trainer.decoding import load_decoder
 from lockstep.components.trainer.devices import limit_threads
 from lockstep.components.trainer.evaluation import Evaluation, evaluate
 from lockstep.components.trainer.event_log import EventLog
@@ -93,6 +94,7 @@ class Training:
         if spec.options.precision != "float32":  # else what the user's Keras is set to stays
             keras.config.set_dtype_policy(spec.options.precision)
         self._transform_output = TFTransformOutput(spec.transform_graph_dir)
+        self._decoder = load_decoder(spec.decoder)
         self._classes = classes.class_names(self._transform_output, spec.label, spec.classes)
         self._data = self._engine.input(self._records(spec.train_files), spec.cache_dir)
         self._try_augmentation()
@@ -159,6 +161,7 @@ class Training:
             label_kind=spec.label_kind,
             weight=spec.options.weight_column,
             classes=self._classes,
+            decoder=self._decoder,
         )
         self._seconds |= {"evaluate": evaluated_s - started_s, "export": time.monotonic() - evaluated_s}
         report = TrainingReport(
@@ -218,6 +221,7 @@ class Training:
                 table_parts=spec.options.table_parts,
                 weight=spec.options.weight_column,
                 num_classes=len(self._classes) or None,
+                decoder=self._decoder,
             )
             features = loop.model_columns(model, columns, spec.label)
             check_output(model, features, weights, spec.model.build, spec.label_kind, len(self._classes) or None)
@@ -254,7 +258,10 @@ class Training:
 
     def _records(self, files: tuple[str, ...]) -> Records:
         feature_spec = self._transform_output.transformed_feature_spec()
-        return Records(files, feature_spec, self._spec.label, self._spec.options.weight_column, self._classes)
+        spec = self._spec
+        return Records(
+            files, feature_spec, spec.label, spec.options.weight_column, self._classes, decoder=self._decoder
+        )
 
     def _events(self) -> EventLog:
         return EventLog(self._spec.tensorboard_dir if self._task.is_chief else None, self._learning_rate)

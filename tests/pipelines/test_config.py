@@ -187,6 +187,11 @@ def test_every_example_is_valid(name: str, tmp_path: pathlib.Path) -> None:
             "preprocessing: 'm.f' is not allowed; spell it module:function",
         ),
         (MINIMAL, ["run_fn=m.f"], "run_fn: 'm.f' is not allowed; spell it module:function"),
+        (
+            MINIMAL,
+            ["run_fn='m:f'", "features.x={kind: image, height: 9, width: 9, decode: train}"],
+            "features.x.decode: 'train' is not allowed beside run_fn, which reads its records itself; give transform",
+        ),
         (MINIMAL, ["run_fn='m:f'", "model.build=linear"], "model.build: not allowed beside run_fn"),
         (MINIMAL, ["train.class_weights={2: 1.0}"], "train.class_weights.2: 1.0 is not allowed; give a weight for 0"),
         (

@@ -66,3 +66,23 @@ def test_transform_reads_statistics_where_it_has_to_pick_kinds(tmp_path: pathlib
         assert ("config_resolver" in transform.exec_properties) == has_statistics
         nodes = {node.pipeline_node.node_info.id: node.pipeline_node for node in compile_pipeline(pipeline).nodes}
         assert ("statistics" in nodes["Transform"].inputs.inputs) == has_statistics
+
+
+def test_the_trainer_decodes_the_images_that_transform_does_not(tmp_path: pathlib.Path) -> None:
+    """And is told nothing where Transform decodes all; ExampleGen looks for broken ones, unless told not to."""
+    image = {"image": {"kind": "image", "height": 8, "width": 8, "channels": 1, "scale": "zero_one", "fit": "crop"}}
+    for decode, verify in (("train", True), ("transform", False)):
+        overrides = [f"features.image.decode={decode}", f"data.images.verify={verify}"]
+        source, root = load_config("digits", overrides=overrides, root=tmp_path)
+        pipeline = build_pipeline(source.config, Site.local(source.config, RootFiles(root), None))
+        specs = {
+            c.id: json.loads(c.exec_properties["spec"]) for c in pipeline.components if "spec" in c.exec_properties
+        }
+        assert specs["ExampleGen"]["requirements"]["images"] == ({"image": 1} if verify else {})
+        found = specs["DistributedTrainer"]["decoder"]
+        options = {"decode": "train", "missing": "error"}
+        expected = {
+            "build": "lockstep.transforms.images:ImageDecoder",
+            "parameters": {"features": {"image": image["image"] | options}},
+        }
+        assert found == (expected if decode == "train" else None)

@@ -149,6 +149,7 @@ def test_numbers_are_no_image() -> None:
         ),
         ({"height": 6, "width": 8, "missing": "mean"}, "missing: 'mean' is not allowed for kind 'image'"),
         ({"height": 6, "width": 8, "fit": "zoom"}, "fit: 'zoom' is not allowed; give one of crop, pad, stretch"),
+        ({"height": 6, "width": 8, "decode": "serve"}, "decode: 'serve' is not allowed; give one of transform, train"),
         ({"height": 6, "width": 8, "log": True}, "log: True has no effect on kind 'image'"),
     ],
 )
