@@ -22,6 +22,8 @@ _MAX_CATEGORIES = 1000
 _MAX_INTEGERS = 100
 _MAX_BUCKETS = 1 << 17
 _MAX_VALUES, _MAX_TOKENS = 32, 128
+# What statistics show in the place of bytes that are not UTF-8.
+_BYTES = "__BYTES_VALUE__"
 # From here on floating point cannot tell whole numbers apart.
 _FIRST_INEXACT = 1 << 53
 
@@ -42,7 +44,7 @@ def choose(statistics: statistics_pb2.FeatureNameStatistics, type_name: str | No
       type_name: As ExampleGen knows it: ``timestamp`` and ``date`` are whole numbers else.
 
     Raises:
-      ValueError: The column has no value, or several numbers with a decimal point in a row.
+      ValueError: The column has no value, several numbers with a decimal point in a row, or bytes that are no text.
     """
     common = (statistics.string_stats if statistics.HasField("string_stats") else statistics.num_stats).common_stats
     if not common.num_non_missing:
@@ -96,11 +98,16 @@ def resolve(
 
 def _of_text(statistics: statistics_pb2.FeatureNameStatistics, common: statistics_pb2.CommonStatistics) -> Choice:
     unique, rows = statistics.string_stats.unique, common.num_non_missing
+    examples = [bucket.label for bucket in statistics.string_stats.rank_histogram.buckets]
+    if examples and all(example == _BYTES for example in examples):
+        raise ValueError(
+            "the column holds bytes that are no text, of which no kind is picked; images have no size to pick: declare"
+            " it, as {kind: image, height: 96, width: 96}, or leave the column out"
+        )
     if unique == 1 and not common.num_missing:
         return Choice(feature=None, reason="constant")
     if unique <= _MAX_CATEGORIES:
         return Choice(feature=Feature(kind="vocabulary"), reason=f"{unique} different texts")
-    examples = [bucket.label for bucket in statistics.string_stats.rank_histogram.buckets]
     with_blanks = sum(" " in example.strip() for example in examples)
     if 2 * unique > rows and 2 * with_blanks > len(examples):
         feature = Feature(kind="text", max_tokens=_MAX_TOKENS, top_k=10_000, min_frequency=2)

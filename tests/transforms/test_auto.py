@@ -88,6 +88,10 @@ def test_a_constant_that_is_missing_at_times_is_kept() -> None:
     ("columns", "message"),
     [
         ({"x": [[1.5, 2.5], [1.0]]}, "features.x: the column has several numbers with a decimal point in a row"),
+        (
+            {"x": [[b"\x89PNG\r\n\x1a\n\xff"], [b"\xff\xd8\xff\xe0"]]},
+            "features.x: the column holds bytes that are no text, of which no kind is picked; images have no size",
+        ),
         ({"x": [["a"], ["a"]]}, "features: kind auto leaves out every column, of which each has one value only"),
     ],
 )
@@ -95,6 +99,12 @@ def test_where_there_is_nothing_to_pick_it_is_said(columns: dict[str, list[Any]]
     """The message names the key."""
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         _picked(columns)
+
+
+def test_a_text_that_is_not_utf_8_does_not_make_its_column_one_of_bytes() -> None:
+    """Others are text."""
+    features, _ = _picked({"x": [["caf\u00e9".encode("latin-1")], [b"tea"], [b"tea"]]})
+    assert features["x"]["kind"] == "vocabulary"
 
 
 def test_a_column_without_statistics_is_named() -> None:
