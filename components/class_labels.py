@@ -3,12 +3,12 @@
 import dataclasses
 from typing import Literal
 
-LabelKind = Literal["binary", "regression", "multiclass"]
+LabelKind = Literal["binary", "regression", "multiclass", "boxes"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassOptions:
-    """What is known of a ``multiclass`` label before training.
+    """What is known of the classes of a ``multiclass`` label, or of one of ``boxes``, before training.
 
     Args:
       vocabulary: Name of the file in the transform graph that holds the classes, one a line, in the order of their
@@ -23,8 +23,8 @@ class ClassOptions:
 
 
 def check_classes(label_kind: LabelKind, classes: ClassOptions | None) -> None:
-    """Raises `ValueError` unless there are class options for a multiclass label, and for no other."""
-    if (label_kind == "multiclass") != (classes is not None):
+    """Raises `ValueError` unless there are class options for a label that has classes, and for no other."""
+    if (label_kind in ("multiclass", "boxes")) != (classes is not None):
         needs = "required for" if classes is None else "not allowed for"
         raise ValueError(f"classes: {needs} label_kind {label_kind!r}")
 

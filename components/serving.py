@@ -32,8 +32,8 @@ class ServingContract:
     Args:
       raw_features: Column -> ``int``, ``float`` or ``string``; the label is not among them.
       label: Name of the label.
-      label_kind: ``binary``, ``regression`` or ``multiclass``.
-      classes: Of a multiclass label, in the order of the predictions.
+      label_kind: ``binary``, ``regression``, ``multiclass`` or ``boxes``.
+      classes: Of a label that has some, in the order of the predictions.
       raw_columns: Which of the columns are times, truths or lists, and how those are written.
     """
 
@@ -151,7 +151,10 @@ class ServingModel:
         self._output = "predictions" if "predictions" in outputs else next(iter(outputs))
 
     def predictions(self, serialized: Any) -> Any:
-        """Returns float predictions, [batch, 1] or [batch, classes], for serialised raw tf.Examples, string [batch]."""
+        """Returns float predictions for serialised raw tf.Examples, string [batch].
+
+        They are [batch, 1], of classes [batch, classes], of boxes [batch, n, 6].
+        """
         return self._call(self._serving, serialized)[self._output]
 
     def transformed_feature(self, serialized: Any, name: str) -> Any:
@@ -204,7 +207,8 @@ def predict(
 
     Yields:
       float32 [rows of the batch]: probabilities of 1 for a binary label, the value for a regression; [rows, classes]
-      for a multiclass label.
+      for a multiclass label; [rows, n, 6] for boxes: x_min, y_min, x_max, y_max, the score (0 for no box), and the
+      index of the class.
 
     Raises:
       ConfigurationError: The model cannot be loaded or has other signatures.

@@ -101,11 +101,7 @@ class PipelineConfig:
                 f"model.build: {self.model.build!r} is not allowed; give one of {', '.join(BUILT_IN)}, or"
                 " module:function"
             )
-        if self.label.kind == "multiclass" and self.model.build == "factorization_machine":
-            raise ValueError(
-                "model.build: 'factorization_machine' is not allowed for a multiclass label: it gives one value, not"
-                " one a class; give mlp, linear, or module:function"
-            )
+        self._check_build()
         for key in ("preprocessing", "run_fn"):
             value = getattr(self, key)
             if value is not None and not _IMPORT_PATH.fullmatch(value):
@@ -129,6 +125,22 @@ class PipelineConfig:
                     f"data.splits: {split!r} is missing; training needs 'train', evaluation 'eval'; there are"
                     f" {', '.join(map(repr, self.data.splits))}"
                 )
+
+    def _check_build(self) -> None:
+        if self.label.kind == "multiclass" and self.model.build == "factorization_machine":
+            raise ValueError(
+                "model.build: 'factorization_machine' is not allowed for a multiclass label: it gives one value, not"
+                " one a class; give mlp, linear, or module:function"
+            )
+        if self.run_fn is not None or ":" in self.model.build:
+            return
+        finds_boxes = self.model.build == "detector"
+        if finds_boxes != (self.label.kind == "boxes"):
+            builds = ", ".join(name for name in BUILT_IN if name != "detector")
+            raise ValueError(
+                f"model.build: {self.model.build!r} is not allowed for a label of kind {self.label.kind}; give"
+                f" {builds if finds_boxes else 'detector'}, or module:function"
+            )
 
     def _check_features(self) -> None:
         # Raises where two outputs meet.
@@ -175,6 +187,11 @@ class PipelineConfig:
             options = AugmentationOptions.from_parameters(self.train.augment_parameters)
         except ValueError as e:
             raise ValueError(f"train.augment_parameters.{e}") from e
+        if self.label.kind == "boxes" and (options.boxes, options.box_unit) != (self.label.output, "normalized"):
+            raise ValueError(
+                f"train.augment_parameters.boxes: {options.boxes!r} with box_unit {options.box_unit} is not allowed;"
+                f" the label's boxes are to follow their images: give boxes: {self.label.output}, box_unit: normalized"
+            )
         feature = self.features.get(options.image)
         is_declared = feature is not None and feature.kind == "image"
         if self.features and not is_declared and (feature is not None or self.preprocessing is None):
@@ -205,14 +222,17 @@ class PipelineConfig:
 
     @property
     def class_options(self) -> ClassOptions | None:
-        """What training and evaluation are told of the classes of a multiclass label."""
-        if self.label.kind != "multiclass":
+        """What training and evaluation are told of the classes of a label that has some."""
+        if self.label.kind not in ("multiclass", "boxes"):
             return None
-        return ClassOptions(vocabulary=vocabulary_name(self.label.column), unseen=self.label.unseen)
+        column = self.label.class_column or self.label.column
+        return ClassOptions(vocabulary=vocabulary_name(column), unseen=self.label.unseen)
 
     @property
     def label_columns(self) -> tuple[str, ...]:
-        """The raw columns that the label is made of."""
+        """The raw columns that the label is made of and that every row must have; an image may be without boxes."""
+        if self.label.kind == "boxes":
+            return ()
         return tuple(c for c in (self.label.column, self.label.relative_to) if c is not None)
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import dataclasses
+import json
 import os
 import pathlib
 import re
@@ -88,7 +89,8 @@ def in_terms_of_flags(message: str) -> str:
 def write_predictions(model_dir: pathlib.Path | str, data: DataOptions, output: TextIO | pathlib.Path) -> int:
     """Writes a line for every raw row, in the order of the rows, below the header ``prediction``.
 
-    Of a multiclass label that is the most probable class; the probability of each follows, below ``p(CLASS)``.
+    Of boxes it is a JSON list, the surest box first: ``{"box": [x_min, y_min, x_max, y_max], "class": ..., "score":
+    ...}``. Of a multiclass label that is the most probable class; the probability of each follows, below ``p(CLASS)``.
 
     Args:
       model_dir: A push folder, whose served version is taken, one version, or a SavedModel; or its URI.
@@ -115,7 +117,8 @@ def write_predictions(model_dir: pathlib.Path | str, data: DataOptions, output: 
             rows = _as_trained(data, contract)
         except ValueError as e:
             raise ConfigurationError(f"{model_dir}: cannot be asked about raw rows by this version ({e})") from e
-        return _write(predict(found, read_examples(rows, contract.raw_features)), contract.classes, output)
+        answers = predict(found, read_examples(rows, contract.raw_features))
+        return _write(answers, contract.classes, output, of_boxes=contract.label_kind == "boxes")
 
 
 def _as_trained(data: DataOptions, contract: ServingContract) -> DataOptions:
@@ -130,7 +133,13 @@ def _as_trained(data: DataOptions, contract: ServingContract) -> DataOptions:
     )
 
 
-def _write(batches: Iterator["npt.NDArray[np.float32]"], classes: Sequence[str], output: TextIO | pathlib.Path) -> int:
+def _write(
+    batches: Iterator["npt.NDArray[np.float32]"],
+    classes: Sequence[str],
+    output: TextIO | pathlib.Path,
+    *,
+    of_boxes: bool,
+) -> int:
     opened = _opened(output) if isinstance(output, pathlib.Path) else contextlib.nullcontext(output)
     rows = 0
     try:
@@ -138,8 +147,10 @@ def _write(batches: Iterator["npt.NDArray[np.float32]"], classes: Sequence[str],
             writer = csv.writer(stream, lineterminator="\n")
             for batch in batches:
                 if not rows:
-                    writer.writerow(["prediction", *(f"p({name})" for name in classes)])
-                if classes:
+                    writer.writerow(["prediction", *(f"p({name})" for name in classes if not of_boxes)])
+                if of_boxes:
+                    writer.writerows([_boxes_as_json(row, classes)] for row in batch)
+                elif classes:
                     named = ([classes[row.argmax()], *map(_written, row)] for row in batch)
                     writer.writerows(named)
                 else:
@@ -151,6 +162,22 @@ def _write(batches: Iterator["npt.NDArray[np.float32]"], classes: Sequence[str],
     except DataError as e:
         raise DataError(in_terms_of_flags(str(e))) from e
     return rows
+
+
+def _boxes_as_json(found: "npt.NDArray[np.float32]", classes: Sequence[str]) -> str:
+    """Returns the boxes of one image, [n, 6], the surest first: a list of objects with box, class and score."""
+    return json.dumps(
+        [
+            {
+                "box": [float(_written(side)) for side in row[:4]],
+                "class": classes[int(row[5])],
+                "score": float(_written(row[4])),
+            }
+            for row in found
+            if row[4] > 0
+        ],
+        ensure_ascii=False,
+    )
 
 
 def _written(value: "np.float32") -> str:

@@ -27,7 +27,8 @@ class AugmentationOptions:
 
     Args:
       image: Column of float32 [batch, height, width, channels], of values within ``value_range``.
-      boxes: Column of float32 [batch, boxes, 4]: y_min, x_min, y_max, x_max; four zeros are no box. None for none.
+      boxes: Column of float32 [batch, boxes, 4 or more]: y_min, x_min, y_max, x_max; four zeros are no box. A label of
+        kind boxes is such a column, of unit normalized. None for none.
       mask: Column of numbers [batch, height, width, 1]; takes the nearest pixel's value. None for none.
       box_unit: ``pixel``, or ``normalized``: 1 is the image's height or width.
       flip_horizontal: Probability that left becomes right, 0 to 1.

@@ -7,12 +7,14 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from lockstep.transforms.box_options import check_box_label
 from lockstep.transforms.feature_options import Feature
 from lockstep.transforms.time_options import NUM_VALUES_OF_PART
 
 __all__ = [
     "COUNT_SUFFIX",
     "DAYS",
+    "FRAME_SUFFIX",
     "MISSING_SUFFIX",
     "Feature",
     "Label",
@@ -28,6 +30,8 @@ __all__ = [
 MISSING_SUFFIX = "_missing"
 # Of indices padded to one length: how many of a row are no padding. The built-in models look for it.
 COUNT_SUFFIX = "_count"
+# Of a label of boxes, behind its column: where the image that the model sees lies in the original one.
+FRAME_SUFFIX = "_frame"
 # Of a timestamp, behind its column: the days since a date.
 DAYS = "days"
 
@@ -36,12 +40,16 @@ DAYS = "days"
 class Label:
     """What the model learns to predict: dense float32 of shape [batch, 1], under the name of its column.
 
+    Of ``boxes`` it is float32 [batch, max_boxes, 5]: y_min, x_min, y_max, x_max, 1 being the height or width of the
+    image as the model sees it, and the index of the class; zeros are no box.
+
     Args:
       column: The raw column; of numbers, but beside ``positive``, for ``multiclass``, and where ``preprocessing`` makes
         the label of it, as of an image's folder.
       kind: ``binary`` (0 or 1), ``regression``, or ``multiclass``: text or whole numbers become the index (int64) of
         the class, most frequent in training first, -1 for another one; the classes are kept in the transform graph
-        under `vocabulary_name` of the column.
+        under `vocabulary_name` of the column. Or ``boxes``: a list of numbers, four for each object in an image; a row
+        without any is an image without objects.
       positive: ``binary`` only, instead of ``threshold``: the text, or whole number as text, for which the label is 1;
         it is 0 for every other.
       threshold: ``binary`` only: the label is 1 where ``column > threshold``, compared in float64; None takes the
@@ -50,36 +58,55 @@ class Label:
         ``column > threshold * relative_to``. It may be a feature too.
       missing: What ExampleGen does with a row in which ``column`` or ``relative_to`` is missing: ``error`` stops,
         ``drop`` leaves the row out. Where no ExampleGen looked (at serving) the label is NaN.
-      unseen: ``multiclass`` only. What becomes of a row of the split ``eval`` whose class the split ``train`` has not:
-        ``error`` stops training and evaluation; ``leave_out`` measures without it, and tells how many there were.
+      unseen: ``multiclass`` and ``boxes`` only. What becomes of a row of the split ``eval`` with a class that the split
+        ``train`` has not: ``error`` stops training and evaluation; ``leave_out`` measures without it, and tells how
+        many there were.
       transformed: Beside ``run_fn`` only: what a preprocessing function of your own calls the transformed label; None
         is the name of ``column``.
+      class_column: ``boxes`` only, required as the next two: the raw column with a list of the boxes' classes, text or
+        whole numbers.
+      image: The feature of kind image that the boxes are in; they follow how it is resized.
+      max_boxes: As many as a row can have; one with more is an error.
+      box_unit: ``pixel`` of the image's file, or ``normalized``: 1 is its height or width. The served model answers in
+        the same unit.
+      box_format: ``xyxy`` is x_min, y_min, x_max, y_max; ``yxyx`` y_min, x_min, y_max, x_max; ``xywh`` x_min, y_min,
+        width, height, as COCO has it.
+      min_visibility: Share of a box's area that must be within the resized image, 0 to 1; of less there is no box.
+      invalid_boxes: What becomes of a box that is reversed or empty, not finite, or more than a pixel outside of its
+        image: ``error`` stops, ``drop`` leaves the box out. What is up to a pixel outside is cut off.
 
     Raises:
       ValueError: A value out of range, or one that would be ignored.
     """
 
     column: str
-    kind: Literal["binary", "regression", "multiclass"] = "binary"
+    kind: Literal["binary", "regression", "multiclass", "boxes"] = "binary"
     positive: str | None = None
     threshold: float | None = None
     relative_to: str | None = None
     missing: Literal["error", "drop"] = "error"
     unseen: Literal["error", "leave_out"] = "error"
     transformed: str | None = None
+    class_column: str | None = None
+    image: str | None = None
+    max_boxes: int | None = None
+    box_unit: Literal["pixel", "normalized"] = "pixel"
+    box_format: Literal["xyxy", "yxyx", "xywh"] = "xyxy"
+    min_visibility: float = 0.0
+    invalid_boxes: Literal["error", "drop"] = "error"
 
     def __post_init__(self) -> None:
         if not self.column:
             raise ValueError("column: an empty name is not allowed; name the column to predict")
-        if self.kind not in ("binary", "regression", "multiclass"):
-            raise ValueError(f"kind: {self.kind!r} is not allowed; give binary, regression or multiclass")
+        if self.kind not in ("binary", "regression", "multiclass", "boxes"):
+            raise ValueError(f"kind: {self.kind!r} is not allowed; give binary, regression, multiclass or boxes")
         if self.missing not in ("error", "drop"):
             raise ValueError(f"missing: {self.missing!r} is not allowed; give error or drop")
         if self.unseen not in ("error", "leave_out"):
             raise ValueError(f"unseen: {self.unseen!r} is not allowed; give error or leave_out")
-        if self.unseen != "error" and self.kind != "multiclass":
+        if self.unseen != "error" and self.kind not in ("multiclass", "boxes"):
             raise ValueError(
-                f"unseen: {self.unseen!r} has no effect on kind {self.kind!r}, only on multiclass; remove it"
+                f"unseen: {self.unseen!r} has no effect on kind {self.kind!r}, only on multiclass and boxes; remove it"
             )
         if self.positive is not None and self.kind != "binary":
             raise ValueError(
@@ -100,6 +127,7 @@ class Label:
             )
         if self.relative_to == self.column:
             raise ValueError(f"relative_to: {self.relative_to!r} is the label's own column; name another one")
+        check_box_label(self)
 
     @property
     def output(self) -> str:
@@ -166,8 +194,26 @@ def transformed_features(
                     " that; remove the feature, or weigh by a copy of the column under another name"
                 )
             outputs[name] = output
+    if label is not None and label.kind == "boxes" and features:
+        _check_boxes(features, label, outputs)
     _check_sources(features, label)
     return outputs
+
+
+def _check_boxes(features: Mapping[str, Feature], label: Label, outputs: Mapping[str, TransformedFeature]) -> None:
+    image = features.get(str(label.image))
+    if image is None or image.kind != "image":
+        raise ValueError(f"label.image: {label.image!r} is not allowed; name a feature of kind image")
+    if label.class_column in features:
+        raise ValueError(
+            f"features.{label.class_column}: this column is label.class_column too, so that the model would be given"
+            " the answer; remove it from the features"
+        )
+    if label.column + FRAME_SUFFIX in outputs:
+        raise ValueError(
+            f"features: one produces {label.column + FRAME_SUFFIX!r}, which is kept for the place of the image that"
+            " label.image names; rename its column"
+        )
 
 
 def crossed_outputs(features: Mapping[str, Feature]) -> dict[str, TransformedFeature]:

@@ -103,12 +103,12 @@ def move_boxes(
     unit: BoxUnit = "pixel",
     min_visibility: float = 0.0,
 ) -> tf.Tensor:
-    """Returns the boxes around what was in the boxes, cut off at the edges of the output; float32 [batch, boxes, 4].
+    """Returns the boxes around what was in the boxes, cut off at the edges of the output; of the same shape.
 
-    A turned box becomes the upright one around it. One that is no longer to be seen is (0, 0, 0, 0), in its old place.
+    A turned box becomes the upright one around it. One that is no longer to be seen is zeros, in its old place.
 
     Args:
-      boxes: float32 [batch, boxes, 4].
+      boxes: float32 [batch, boxes, 4 or more]; what stands behind the four, as a class, stays with its box.
       maps: float32 [batch, 3, 3].
       input_size: Height and width of the images before, pixels.
       output_size: And after.
@@ -116,6 +116,7 @@ def move_boxes(
       min_visibility: Share of a moved box's area that must be within the output, 0 to 1; with less there is no box.
     """
     scale = [tf.constant([size[0], size[1]] * 2, tf.float32) for size in (input_size, output_size)]
+    boxes, beside = boxes[..., :4], boxes[..., 4:]
     is_box = tf.reduce_any(boxes != 0, axis=-1)
     if unit == "normalized":
         boxes = boxes * scale[0]
@@ -132,6 +133,7 @@ def move_boxes(
     found = tf.stack([low_seen[..., 1], low_seen[..., 0], high_seen[..., 1], high_seen[..., 0]], axis=-1)
     if unit == "normalized":
         found = found / scale[1]
+    found = tf.concat([found, beside], axis=-1)
     return tf.where(is_kept[..., tf.newaxis], found, tf.zeros_like(found))
 
 

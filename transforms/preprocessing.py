@@ -6,10 +6,11 @@ from typing import Any
 import tensorflow as tf
 
 from lockstep.transforms.added_features import with_added_features
+from lockstep.transforms.boxes import box_outputs
 from lockstep.transforms.categories import category_outputs
 from lockstep.transforms.crosses import cross_outputs
 from lockstep.transforms.feature_options import Feature
-from lockstep.transforms.features import from_config, transformed_features
+from lockstep.transforms.features import FRAME_SUFFIX, from_config, transformed_features
 from lockstep.transforms.images import image_outputs
 from lockstep.transforms.labels import label_output, weight_output
 from lockstep.transforms.lists import list_outputs
@@ -31,8 +32,9 @@ def preprocessing_fn(inputs: Mapping[str, Any], custom_config: Mapping[str, Any]
     Returns:
       Dense tensors, of shape [batch, 1] but for texts, lists and images: the outputs of
       `lockstep.transforms.features.transformed_features`, what a function of the user's adds
-      (`lockstep.transforms.added_features.with_added_features`), and the label (float32, of ``multiclass`` int64)
-      under the name of its column; the weights of records, if there are any, likewise, NaN where missing.
+      (`lockstep.transforms.added_features.with_added_features`), and the label (float32, of ``multiclass`` int64) under
+      the name of its column, of ``boxes`` what `lockstep.transforms.boxes.box_outputs` returns; the weights of records,
+      if there are any, likewise, NaN where missing.
 
     Raises:
       ValueError: An invalid configuration, a column without a value in any row of the training split, or one of a type
@@ -48,12 +50,17 @@ def preprocessing_fn(inputs: Mapping[str, Any], custom_config: Mapping[str, Any]
             )
     outputs = _declared_outputs(inputs, features)
     reserved = {label.column: "label.column"} | ({} if weight is None else {weight: "train.weight_column"})
+    if label.kind == "boxes":
+        reserved |= {str(label.class_column): "label.class_column", label.column + FRAME_SUFFIX: "label.column"}
     function = custom_config.get("preprocessing")
     if function is not None:
         # Not the answer; and the names of the label and the weights are theirs.
         given = {name: column for name, column in inputs.items() if name not in reserved}
         outputs = with_added_features(function, given, outputs, reserved)
-    outputs[label.column] = label_output(inputs, label)
+    if label.kind == "boxes":
+        outputs |= box_outputs(inputs, label, features[str(label.image)])
+    else:
+        outputs[label.column] = label_output(inputs, label)
     if weight is not None:
         outputs[weight] = weight_output(inputs, weight)
     return outputs

@@ -59,7 +59,9 @@ def open_baseline(
         model_dir = _at_hand(version, scratch)
         note, known = _obstacle(spec, version.number, model_dir, classes)
     if version is not None and not note:
-        model = inference.ScoredModel(name=BASELINE, dir=str(model_dir), classes=known)
+        model = inference.ScoredModel(
+            name=BASELINE, dir=str(model_dir), classes=known, of_boxes=spec.label_kind == "boxes"
+        )
         try:
             scorer = inference.load_checked(model, spec.label, first_file)
         except (ConfigurationError, StepFailed) as e:

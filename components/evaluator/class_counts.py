@@ -27,7 +27,7 @@ class ClassCounts:
     """
 
     def __init__(self, num_classes: int) -> None:
-        self._num_classes = num_classes
+        self.num_classes = num_classes
         self._shown = min(num_classes, MAX_CONFUSION)
         # Hits, labels and predictions of each class.
         self._counts = np.zeros((3, num_classes))
@@ -46,7 +46,7 @@ class ClassCounts:
             and makes the cross-entropy NaN.
           weights: [batch], of the rows; None counts each once.
         """
-        classes = self._num_classes
+        classes = self.num_classes
         seen = (labels >= 0) & (labels < classes)
         self.num_unseen += int((~seen).sum())
         self.num_rows += int(seen.sum())
@@ -118,7 +118,7 @@ class ClassCounts:
             {"class": name, **dict(zip(names, map(float, values), strict=True))}
             for name, values in zip(classes, zip(*columns, strict=True), strict=True)
         ]
-        has_others = self._num_classes > self._shown
+        has_others = self.num_classes > self._shown
         size = self._shown + has_others
         return {
             "kind": "multiclass",
@@ -136,9 +136,9 @@ class ClassCounts:
         hits, labels, predicted = self._counts
 
         def share(of: Values) -> Values:
-            return np.divide(hits, of, out=np.zeros(self._num_classes), where=of > 0)
+            return np.divide(hits, of, out=np.zeros(self.num_classes), where=of > 0)
 
-        f1 = np.divide(2 * hits, labels + predicted, out=np.zeros(self._num_classes), where=labels + predicted > 0)
+        f1 = np.divide(2 * hits, labels + predicted, out=np.zeros(self.num_classes), where=labels + predicted > 0)
         return share(predicted), share(labels), f1
 
 

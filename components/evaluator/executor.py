@@ -85,7 +85,11 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         files = _example_files(input_dict["examples"], spec.split)
         slice_columns = _slice_columns(spec, input_dict["schema"])
         candidate = inference.ScoredModel(
-            name=tfma_results.CANDIDATE, dir=str(model_dir), weight=spec.weight, classes=_classes(spec, model_dir)
+            name=tfma_results.CANDIDATE,
+            dir=str(model_dir),
+            weight=spec.weight,
+            classes=_classes(spec, model_dir),
+            of_boxes=spec.label_kind == "boxes",
         )
         # Held, so that the pipeline finds the model loaded.
         scorer = inference.load_checked(candidate, spec.label, files[0])
@@ -119,7 +123,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
     ) -> Mapping[str, tfma_results.ModelMetrics]:
         """Runs the models and TFMA on Beam; leaves TFMA's result files."""
         config = tfma_results.eval_config(spec, models)
-        if spec.label_kind == "multiclass":
+        if spec.label_kind == "multiclass" or spec.label_kind == "boxes":
             self._count_classes(spec, models, files, slice_columns, output_dir)
             tfma_results.write_eval_run(config, models, str(Path(files[0]).parent), output_dir)
             return _unless_unseen(spec, tfma_results.read_metrics(output_dir))
@@ -183,7 +187,7 @@ def _unless_unseen(
 
 def _undefined(spec: EvaluateSpec, scorer: inference.Scorer, files: Sequence[str]) -> Mapping[str, str]:
     """Returns metric -> why, for those that the labels of the split leave undefined; TFMA may give 0 for them."""
-    if spec.label_kind == "multiclass":
+    if spec.classes is not None:
         return {}
     names = [name for name in spec.metrics if metrics_lib.METRICS[name].needs]
     label = inference.only_label(scorer, files) if names else None

@@ -16,11 +16,14 @@ from tensorflow_model_analysis import constants
 from tensorflow_model_analysis.slicer import slicer_lib
 
 from lockstep.components import serving
+from lockstep.components.box_frames import FRAME_SUFFIX, in_frames
 from lockstep.components.errors import ConfigurationError, StepFailed
 from lockstep.components.evaluator.plots import new_plots
 
 # Larger ones gain nothing more: reading, parsing and the models are a few per cent of TFMA's own work by then.
 BATCH_SIZE = 2048
+# Of rows with boxes, and so with images and grids of predictions.
+BATCH_SIZE_OF_BOXES = 64
 
 # What a raw column of the schema is parsed as.
 SliceColumns = Mapping[str, tf.DType]
@@ -30,8 +33,10 @@ class Scores(NamedTuple):
     """What a model says of a batch of rows.
 
     Args:
-      labels: float [batch].
-      predictions: float [batch]; of a multiclass label [batch, classes].
+      labels: float [batch]; of boxes [batch, boxes, 5], x_min, y_min, x_max, y_max of the image as it came and the
+        class, zeros for no box.
+      predictions: float [batch]; of a multiclass label [batch, classes]; of boxes [batch, n, 6], the four of a box, its
+        score (0 for no box) and its class.
       weights: How much each row counts, float [batch]; [0] where the model was not asked.
     """
 
@@ -50,14 +55,23 @@ class Scorer:
       model_dir: The SavedModel.
       label: Name of the transformed label.
       weight: Name of the transformed weights of rows; None does not ask for any.
-      num_classes: Of a multiclass label.
+      num_classes: Of a label that has classes.
+      of_boxes: Whether the label is one of boxes.
 
     Raises:
       ConfigurationError: The model cannot be loaded, or lacks a signature, the label or the weights; it gives another
         number of values a row than classes.
     """
 
-    def __init__(self, model_dir: str, label: str, weight: str | None = None, num_classes: int | None = None) -> None:
+    def __init__(
+        self,
+        model_dir: str,
+        label: str,
+        weight: str | None = None,
+        num_classes: int | None = None,
+        *,
+        of_boxes: bool = False,
+    ) -> None:
         model = serving.ServingModel(Path(model_dir))
 
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
@@ -65,6 +79,10 @@ class Scorer:
             labels = _dense(model.transformed_feature(serialized, label))
             weights = tf.zeros([0]) if weight is None else _dense(model.transformed_feature(serialized, weight))
             predictions = model.predictions(serialized)
+            if of_boxes:
+                frames = model.transformed_feature(serialized, label + FRAME_SUFFIX)
+                labels = tf.concat([in_frames(labels[..., :4], frames), labels[..., 4:]], axis=-1)
+                return labels, predictions, tf.reshape(weights, [-1])
             if num_classes is None:
                 predictions = tf.reshape(predictions, [-1])
             elif predictions.shape.rank != 2 or predictions.shape[1] != num_classes:
@@ -91,13 +109,15 @@ class ScoredModel:
       dir: The SavedModel.
       weight: Name of the transformed weights of rows that this model is asked for; None asks for none. All models of an
         evaluation are weighed by the first one's.
-      classes: Of a multiclass label.
+      classes: Of a label that has some.
+      of_boxes: Whether the label is one of boxes.
     """
 
     name: str
     dir: str
     weight: str | None = None
     classes: tuple[str, ...] = ()
+    of_boxes: bool = False
     _shared: shared.Shared = dataclasses.field(default_factory=shared.Shared, repr=False, compare=False)
 
     @property
@@ -107,7 +127,9 @@ class ScoredModel:
 
     def load(self, label: str) -> Scorer:
         """Returns the scorer; the same one in this process as long as somebody holds it."""
-        scorer: Scorer = self._shared.acquire(lambda: Scorer(self.dir, label, self.weight, self.num_classes))
+        scorer: Scorer = self._shared.acquire(
+            lambda: Scorer(self.dir, label, self.weight, self.num_classes, of_boxes=self.of_boxes)
+        )
         return scorer
 
 
@@ -118,10 +140,10 @@ def _dense(feature: Any) -> tf.Tensor:
     return tf.cast(feature, tf.float32)
 
 
-def read_batches(path: str) -> tf.data.Dataset:
+def read_batches(path: str, batch_size: int = BATCH_SIZE) -> tf.data.Dataset:
     """Returns a file's records as string tensors [batch]; a name that ends in ``.gz`` is read as gzip."""
     compression = "GZIP" if path.endswith(".gz") else ""
-    return tf.data.TFRecordDataset(path, compression_type=compression).batch(BATCH_SIZE).prefetch(1)
+    return tf.data.TFRecordDataset(path, compression_type=compression).batch(batch_size).prefetch(1)
 
 
 def load_checked(model: ScoredModel, label: str, path: str) -> Scorer:

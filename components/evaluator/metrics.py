@@ -1,7 +1,8 @@
 """The one table from a metric's name in the configuration to the TFMA metric that computes it.
 
 A new metric is one line here; from then on it touches only YAML. Those of a multiclass label are counted by
-`class_counts` instead. No TFMA import: the configuration is validated with this table before anything heavy is loaded.
+`class_counts` instead, those of boxes by `box_matches`.
+No TFMA import: the configuration is validated with this table before anything heavy is loaded.
 """
 
 import dataclasses
@@ -35,8 +36,9 @@ _BINARY: tuple[LabelKind, ...] = ("binary",)
 _REGRESSION: tuple[LabelKind, ...] = ("regression",)
 _BOTH: tuple[LabelKind, ...] = ("binary", "regression")
 _CLASSES: tuple[LabelKind, ...] = ("multiclass",)
+_BOXES: tuple[LabelKind, ...] = ("boxes",)
 _CLASSIFIED = _BINARY + _CLASSES
-_ALL = _BOTH + _CLASSES
+_ALL = _BOTH + _CLASSES + _BOXES
 
 METRICS: Mapping[str, Metric] = {
     "auc": Metric(tfma_class="AUC", kinds=_BINARY, needs=(0, 1)),
@@ -70,13 +72,20 @@ METRICS: Mapping[str, Metric] = {
     "weighted_f1": Metric(kinds=_CLASSES),
     "top_3_accuracy": Metric(kinds=_CLASSES),
     "top_5_accuracy": Metric(kinds=_CLASSES),
-    "unseen_count": Metric(kinds=_CLASSES),
+    "unseen_count": Metric(kinds=_CLASSES + _BOXES),
+    "map": Metric(kinds=_BOXES),
+    "average_precision_50": Metric(kinds=_BOXES),
+    "precision_50": Metric(kinds=_BOXES),
+    "recall_50": Metric(kinds=_BOXES),
+    "mean_iou": Metric(kinds=_BOXES),
+    "box_count": Metric(kinds=_BOXES),
 }
 
 DEFAULTS: Mapping[LabelKind, tuple[str, ...]] = {
     "binary": ("auc", "accuracy"),
     "regression": ("mse", "mae"),
     "multiclass": ("accuracy", "macro_f1", "categorical_crossentropy"),
+    "boxes": ("map", "average_precision_50", "mean_iou"),
 }
 
 

@@ -1,4 +1,4 @@
-"""A label of several classes on Beam: counts a model and slice, file by file, in TFMA's result format."""
+"""A label of several classes, or of boxes, on Beam: counts a model and slice, file by file, in TFMA's result format."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,6 +13,7 @@ from tensorflow_model_analysis.proto import metrics_for_slice_pb2
 from tensorflow_model_analysis.slicer import slicer_lib
 
 from lockstep.components.evaluator import inference
+from lockstep.components.evaluator.box_matches import BoxMatches
 from lockstep.components.evaluator.class_counts import ClassCounts
 from lockstep.components.evaluator.plots import PLOTS_NAME
 
@@ -23,7 +24,10 @@ _Key = tuple[str, Any]
 
 
 class CountFiles(beam.PTransform):
-    """File names in; one mapping out, of (name of the model, TFMA's key of the slice) to `ClassCounts`."""
+    """File names in; one mapping out, of (name of the model, TFMA's key of the slice) to counts.
+
+    These are `ClassCounts`, or `BoxMatches` of models of boxes.
+    """
 
     def __init__(
         self, models: Sequence[inference.ScoredModel], label: str, slice_columns: inference.SliceColumns
@@ -35,6 +39,11 @@ class CountFiles(beam.PTransform):
         """Adds the steps to the pipeline."""
         counted = paths | "Reshuffle" >> beam.Reshuffle() | "CountFile" >> beam.ParDo(self._count)
         return counted | "MergeCounts" >> beam.CombineGlobally(merge_counts)
+
+
+def _new_counts(model: inference.ScoredModel) -> "ClassCounts | BoxMatches":
+    num_classes = model.num_classes or 0
+    return BoxMatches(num_classes) if model.of_boxes else ClassCounts(num_classes)
 
 
 class _CountFile(beam.DoFn):
@@ -49,9 +58,11 @@ class _CountFile(beam.DoFn):
         self._scorers = [model.load(self._label) for model in self._models]
         self._slicer = inference.Slicer(self._slice_columns)
 
-    def process(self, path: str) -> Iterator[dict[_Key, ClassCounts]]:
-        counts: dict[_Key, ClassCounts] = {}
-        for serialized in inference.read_batches(path):
+    def process(self, path: str) -> Iterator[dict[_Key, Any]]:
+        counts: dict[_Key, Any] = {}
+        of_boxes = any(model.of_boxes for model in self._models)
+        size = inference.BATCH_SIZE_OF_BOXES if of_boxes else inference.BATCH_SIZE
+        for serialized in inference.read_batches(path, size):
             slices = self._slicer(serialized)
             # Rows with the same values share one array of keys: each combination of values is counted at once.
             rows_of: dict[int, list[int]] = {}
@@ -61,24 +72,24 @@ class _CountFile(beam.DoFn):
             weights = scores[0].weights if len(scores[0].weights) else None
             for model, scored in zip(self._models, scores, strict=True):
                 for rows in rows_of.values():
-                    part = ClassCounts(model.num_classes or 0)
+                    part = _new_counts(model)
                     index = np.array(rows)
                     part.update(
                         scored.labels[index], scored.predictions[index], None if weights is None else weights[index]
                     )
                     for key in slices[rows[0]]:
-                        of_key = counts.setdefault((model.name, tuple(key)), ClassCounts(model.num_classes or 0))
+                        of_key = counts.setdefault((model.name, tuple(key)), _new_counts(model))
                         of_key.merge(part)
         yield counts
 
 
 def merge_counts(parts: Iterable[dict[Any, Any]]) -> dict[Any, Any]:
     """Returns the counts of several parts of the rows together; the parts stay as they are."""
-    merged: dict[_Key, ClassCounts] = {}
+    merged: dict[_Key, Any] = {}
     for part in parts:
         for key, counts in part.items():
             if key not in merged:
-                merged[key] = ClassCounts(counts._num_classes)
+                merged[key] = type(counts)(counts.num_classes)
             merged[key].merge(counts)
     return merged
 
@@ -100,7 +111,7 @@ def write_counts(
       is_named: Whether TFMA knows the models by their names; the only one has the empty name.
       output_dir: An existing folder.
     """
-    by_slice: dict[Any, dict[str, ClassCounts]] = {}
+    by_slice: dict[Any, dict[str, Any]] = {}
     for (model, key), counted in counts.items():
         by_slice.setdefault(key, {})[model] = counted
     with tf.io.TFRecordWriter(str(Path(output_dir) / _METRICS_FILE)) as writer:

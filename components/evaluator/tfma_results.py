@@ -43,8 +43,8 @@ class ModelMetrics:
 
 def eval_config(spec: EvaluateSpec, models: Sequence[ScoredModel]) -> config_pb2.EvalConfig:
     """Returns TFMA's configuration of an evaluation. Without thresholds: ``verdict.judge`` decides, TFMA measures."""
-    # Those of several classes are not TFMA's.
-    names = spec.metrics if spec.label_kind != "multiclass" else ()
+    # Those of several classes, and of boxes, are not TFMA's.
+    names = spec.metrics if spec.classes is None else ()
     # TFMA takes the name of the only model for the empty one; several need names, and one of them is the baseline.
     return config_pb2.EvalConfig(
         model_specs=[

@@ -29,7 +29,8 @@ def class_names(transform_output: "TFTransformOutput", label: str, options: Clas
     if options is None:
         return ()
     spec = transform_output.transformed_feature_spec().get(label)
-    if spec is not None and not spec.dtype.is_integer:
+    of_boxes = len(spec.shape) == 2 if spec is not None and hasattr(spec, "shape") else False
+    if spec is not None and not spec.dtype.is_integer and not of_boxes:
         raise ConfigurationError(
             f"label.column: the transformed label {label!r} is {spec.dtype.name}; a multiclass label is the index of "
             "the class, int64"
@@ -45,7 +46,7 @@ def class_names(transform_output: "TFTransformOutput", label: str, options: Clas
                 f"to a vocabulary called {options.vocabulary!r}, as lockstep.transforms.labels.label_output does"
             )
         names = tuple(map(str, range(domain.max + 1)))
-    if len(names) < 2:
+    if len(names) < 2 and not of_boxes:
         raise DataError(f"label.column: {label!r} has less than two classes in the training split; give rows of others")
     return names
 

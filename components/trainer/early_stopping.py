@@ -12,6 +12,7 @@ METRICS: Mapping[str, tuple[str, ...]] = {
     "binary": ("loss", "auc", "accuracy"),
     "regression": ("loss", "mse", "mae"),
     "multiclass": ("loss", "accuracy", "macro_f1"),
+    "boxes": ("loss",),
 }
 """What a validation measures, by kind of label."""
 

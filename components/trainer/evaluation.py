@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _BATCH = 1024
 _BATCH_BYTES = 64 << 20  # fewer of large records
+# Of images, with as many comparisons as cells of the grid and boxes.
+_BATCH_OF_BOXES = 64
 # Points of the curve that the area is summed over: four digits of the AUC, and memory that does not grow with the data.
 _AUC_THRESHOLDS = 2000
 
@@ -64,7 +66,7 @@ class Evaluation:
       records: The split.
       loss: Of each example.
       label_kind: ``binary``: loss, auc, accuracy (threshold 0.5); ``regression``: loss, mse, mae;
-        ``multiclass``: loss, accuracy, macro_f1, over the records' classes.
+        ``multiclass``: loss, accuracy, macro_f1, over the records' classes; ``boxes``: loss.
       part: Which part of the records this process counts.
       num_parts: How many parts there are; each record is in one of them.
       unseen: Whether a record of a class that training has not fails, or is counted and left out.
@@ -100,13 +102,16 @@ class Evaluation:
                 keras.metrics.SparseCategoricalAccuracy(name="accuracy"),
                 MacroF1(len(records.classes), name="macro_f1"),
             ]
+        elif label_kind == "boxes":
+            metrics = []  # those of boxes are the Evaluator's
         else:
             metrics = [keras.metrics.MeanSquaredError(name="mse"), keras.metrics.MeanAbsoluteError(name="mae")]
         self._metrics = metrics
         dataset = records.read()
         if num_parts > 1:
             dataset = dataset.shard(num_parts, part)
-        batch = max(1, min(_BATCH, _BATCH_BYTES // max(1, records.bytes_per_decoded_record)))
+        most = _BATCH_OF_BOXES if label_kind == "boxes" else _BATCH
+        batch = max(1, min(most, _BATCH_BYTES // max(1, records.bytes_per_decoded_record)))
         self._dataset = (
             dataset.batch(batch)
             .map(lambda serialised: records.decoded(records.parse(serialised)), num_parallel_calls=2)
@@ -163,8 +168,12 @@ class Evaluation:
             variable.assign(np.reshape(states[start : start + size], variable.shape))
             start += size
         values = {metric.name: float(metric.result()) for metric in self._metrics}
-        left_out = {"unseen": int(num_unseen)} if self._label_kind == "multiclass" and self._unseen != "error" else {}
+        left_out = {"unseen": int(num_unseen)} if self._has_classes and self._unseen != "error" else {}
         return {"loss": loss_sum / num_examples, **values, "examples": int(num_examples), **left_out}
+
+    @property
+    def _has_classes(self) -> bool:
+        return self._label_kind in ("multiclass", "boxes")
 
     def _variables(self) -> "list[keras.Variable]":
         return [variable for metric in self._metrics for variable in metric.variables]
@@ -184,6 +193,10 @@ class Evaluation:
             num_seen = tf.math.count_nonzero(seen)
             # A weight of 0 takes the record out of all sums; any class does then.
             label = tf.where(seen, label, 0.0)
+            weights = tf.cast(seen, tf.float32) * (1.0 if weights is None else weights)
+        if self._label_kind == "boxes":
+            seen = tf.reduce_all(label[..., 4] >= 0, axis=1, keepdims=True)
+            num_seen = tf.math.count_nonzero(seen)
             weights = tf.cast(seen, tf.float32) * (1.0 if weights is None else weights)
         losses = tf.cast(tf.reshape(self._loss(label, predictions), [-1]), tf.float64)
         if weights is not None:

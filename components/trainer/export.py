@@ -7,11 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lockstep.components.box_frames import FRAME_SUFFIX, in_frames
 from lockstep.components.class_labels import LabelKind
 from lockstep.components.durable_files import sync
 from lockstep.components.errors import ConfigurationError
 from lockstep.components.record_manifest import RawColumns, read_raw_columns
 from lockstep.components.trainer.decoding import Decoder
+from lockstep.components.trainer.detection import detections
 from lockstep.components.trainer.loop import model_columns
 
 if TYPE_CHECKING:
@@ -93,8 +95,10 @@ def export(
     Signatures, each with ``examples``, a string tensor [batch] of serialised raw tf.Examples:
       ``serving_default``: ``predictions`` float32 [batch, 1]; of a multiclass label the classes' probabilities, [batch,
         classes], with the name of each in ``classes``, string [batch, classes], and in ``class`` that of the most
-        probable one, string [batch, 1]. The label's columns are not looked at; any other may be
-      absent from a record.
+        probable one, string [batch, 1]. Of boxes: ``boxes`` float32 [batch, n, 4] (x_min, y_min, x_max, y_max of the
+        image as it came, in the label's unit), ``scores`` float32 and ``classes`` string, [batch, n], the surest first,
+        how many there are in ``count``, int32 [batch], and all in one in ``predictions``, float32 [batch, n, 6]. The
+        label's columns are not looked at; any other may be absent from a record.
       ``transform_features``: every transformed feature, the label too (as of a missing value where it is absent);
         what the trainer decodes is still encoded.
     ``assets.extra/lockstep.json`` names the columns that ``serving_default`` reads, with their types, and the label
@@ -110,7 +114,17 @@ def export(
     # What tf.Transform saved, not its TransformFeaturesLayer: as a tf_keras model that would be traced for seconds.
     root.model, root.transform = _saveable(model), _load_transform(transform_output)
     signatures = {
-        "serving_default": _serving(model, root.transform, raw_spec, columns.served, label, weight, classes, decoder),
+        "serving_default": _serving(
+            model,
+            root.transform,
+            raw_spec,
+            columns.served,
+            label,
+            weight,
+            classes,
+            decoder,
+            of_boxes=label_kind == "boxes",
+        ),
         "transform_features": _transforming(root.transform, raw_spec, columns.transformed),
     }
 
@@ -238,6 +252,8 @@ def _serving(
     weight: str | None,
     classes: Sequence[str],
     decoder: Decoder | None,
+    *,
+    of_boxes: bool,
 ) -> Any:
     import tensorflow as tf
 
@@ -252,6 +268,8 @@ def _serving(
         if not classes:
             return {"predictions": predictions}
         names = tf.constant(list(classes))
+        if of_boxes:
+            return _found_boxes(predictions, columns[label + FRAME_SUFFIX], names)
         return {
             "predictions": predictions,
             "classes": tf.tile(names[tf.newaxis], [tf.size(examples), 1]),
@@ -259,6 +277,23 @@ def _serving(
         }
 
     return serve
+
+
+def _found_boxes(grid: "tf.Tensor", frames: "tf.Tensor", names: "tf.Tensor") -> "dict[str, tf.Tensor]":
+    """Returns the boxes of a model's grid as places in the images as they came, by their frames [batch, 6]."""
+    import tensorflow as tf
+
+    found = detections(grid)
+    is_box = found[..., 4] > 0
+    boxes = in_frames(found[..., :4], frames)
+    index = tf.where(is_box, found[..., 5], -1.0)
+    return {
+        "predictions": tf.concat([boxes, found[..., 4:5], index[..., tf.newaxis]], axis=-1),
+        "boxes": boxes,
+        "scores": found[..., 4],
+        "classes": tf.where(is_box, tf.gather(names, tf.maximum(tf.cast(index, tf.int32), 0)), ""),
+        "count": tf.math.count_nonzero(is_box, axis=1, dtype=tf.int32),
+    }
 
 
 def _transforming(transform: Any, raw_spec: RawSpec, parsed: Collection[str]) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 from lockstep.components.class_labels import LabelKind
 from lockstep.components.errors import ConfigurationError, UserError
 from lockstep.components.trainer.checkpoint import Checkpoints
+from lockstep.components.trainer.detection import detection_loss
 from lockstep.components.trainer.early_stopping import Course
 from lockstep.components.trainer.heartbeat import Reporter
 from lockstep.components.trainer.input_pipeline import ReplicaInputs, TrainingInput
@@ -93,7 +94,7 @@ def per_example_loss(model: "keras.Model", label_kind: LabelKind) -> PerExampleL
     """Returns a function of (label, prediction), both [batch, 1], to losses float32 [batch].
 
     It is the loss that the model was compiled with, else binary cross-entropy or squared error; of classes, whose
-    predictions are [batch, classes], sparse categorical cross-entropy.
+    predictions are [batch, classes], sparse categorical cross-entropy; of boxes ``detection.detection_loss``.
 
     Raises:
       ConfigurationError: The model was compiled with something else than one loss.
@@ -105,6 +106,8 @@ def per_example_loss(model: "keras.Model", label_kind: LabelKind) -> PerExampleL
             return keras.losses.binary_crossentropy  # type: ignore[no-any-return]
         if label_kind == "multiclass":
             return keras.losses.sparse_categorical_crossentropy  # type: ignore[no-any-return]
+        if label_kind == "boxes":
+            return detection_loss
         return keras.losses.mean_squared_error  # type: ignore[no-any-return]
     if isinstance(model.loss, (dict, list, tuple)):
         raise ConfigurationError(

@@ -12,6 +12,7 @@ from lockstep.components.class_labels import LabelKind
 from lockstep.components.errors import ConfigurationError
 from lockstep.components.trainer.convolution import ConvParameters, check_images, encode_image, is_image
 from lockstep.components.trainer.decoding import Decoder, decoded_spec
+from lockstep.components.trainer.detection import DetectorParameters, detector_tensors
 from lockstep.components.trainer.factorization import FactorizationParameters
 from lockstep.components.trainer.records import layout_of
 from lockstep.components.trainer.spec import ModelOptions
@@ -57,13 +58,14 @@ class ModelInputs:
 
     The model takes a dict of tensors under (some of) the names in ``features``, and returns one float32 tensor:
     [batch, 1], a probability where ``label_kind`` is ``binary``, the value itself for ``regression``; [batch,
-    num_classes], the classes' probabilities, for ``multiclass``.
+    num_classes], the classes' probabilities, for ``multiclass``; for ``boxes`` a grid, [batch, rows, columns,
+    num_classes + 4], as `lockstep.components.trainer.detection` says.
 
     Args:
       features: Transformed features by name, without label and weights, in alphabetical order.
       label_kind: What is predicted.
       parameters: ``model.parameters`` of the configuration, as given.
-      num_classes: How many classes a ``multiclass`` label has; None for other kinds.
+      num_classes: How many classes a ``multiclass`` label, or one of ``boxes``, has; None for other kinds.
       table_parts: Parts that an ``embeddings.SplitEmbedding`` should have: the number of parameter servers, else 1.
     """
 
@@ -183,10 +185,21 @@ def factorization_machine(inputs: ModelInputs) -> "keras.Model":
     return _model("factorization_machine", *factorization.factorization_machine(inputs, parameters))
 
 
+def detector(inputs: ModelInputs) -> "keras.Model":
+    """Returns a small convolutional network that finds objects in an image; parameters as in `DetectorParameters`.
+
+    Raises:
+      ConfigurationError: An unknown or invalid parameter, a label of another kind, not one image, or one whose size is
+        no multiple of the grid's cells.
+    """
+    return _model("detector", *detector_tensors(inputs, _parameters(DetectorParameters, "detector", inputs.parameters)))
+
+
 BUILT_IN: Mapping[str, Callable[[ModelInputs], "keras.Model"]] = {
     "mlp": mlp,
     "linear": linear,
     "conv": conv,
+    "detector": detector,
     "factorization_machine": factorization_machine,
 }
 
@@ -392,7 +405,7 @@ def _head(inputs: ModelInputs) -> Any:
     return keras.layers.Dense(inputs.num_classes or 1, activation=activation, dtype="float32", name="prediction")
 
 
-_P = TypeVar("_P", MlpParameters, LinearParameters, ConvParameters, FactorizationParameters)
+_P = TypeVar("_P", MlpParameters, LinearParameters, ConvParameters, DetectorParameters, FactorizationParameters)
 
 
 def _parameters(cls: type[_P], model: str, given: Mapping[str, Any]) -> _P:

@@ -38,17 +38,25 @@ def check_output(
     """
     import tensorflow as tf
 
+    wanted_shape: list[int | None] = (
+        [num_classes or 1] if label_kind != "boxes" else [None, None, (num_classes or 1) + 4]
+    )
     output = model(features, training=False)
     shape, dtype = getattr(output, "shape", None), getattr(output, "dtype", None)
     if shape is None or dtype is None:
         got = type(output).__name__
-    elif list(shape[1:]) != [num_classes or 1] or not dtype.is_floating:
+    elif not _fits(list(shape[1:]), wanted_shape) or not dtype.is_floating:
         got = f"{dtype.name} [{', '.join(['batch', *map(str, shape[1:])])}]"
     else:
         if label_kind != "regression":
             real = tf.boolean_mask(output, tf.reshape(weights, [-1]) > 0)
             check_probabilities(improbable(real, label_kind), f"model.build: {build!r}", label_kind)
         return
+    if label_kind == "boxes":
+        raise ConfigurationError(
+            f"model.build: {build!r} gives {got}; it must give a grid, float32 [batch, rows, columns,"
+            f" {wanted_shape[2]}]: the probability of each class (inputs.num_classes), and four distances"
+        )
     wanted = (
         "one float for a row, [batch, 1]: a probability for a binary label, else the value"
         if num_classes is None
@@ -57,15 +65,24 @@ def check_output(
     raise ConfigurationError(f"model.build: {build!r} gives {got}; it must give {wanted}")
 
 
+def _fits(shape: list[int | None], wanted: list[int | None]) -> bool:
+    """Returns whether a shape is the wanted one, in which None is any known number."""
+    return len(shape) == len(wanted) and all(
+        a is not None and b in (None, a) for a, b in zip(shape, wanted, strict=True)
+    )
+
+
 def improbable(predictions: "tf.Tensor", label_kind: LabelKind) -> "tf.Tensor":
     """Returns what is no probability, float32 [1], or [0] if there is nothing; works in a graph too.
 
     Of [batch, 1] the first value under 0 or above 1; of classes, [batch, classes], such a value or the first sum of a
-    row that is not 1.
+    row that is not 1; of boxes, [batch, rows, columns, classes + 4], such a value among those of the classes.
     """
     import tensorflow as tf
 
     values = tf.cast(predictions, tf.float32)
+    if label_kind == "boxes":
+        values = values[..., :-4]
     outside = tf.boolean_mask(values, (values < 0) | (values > 1))
     if label_kind == "multiclass":
         sums = tf.reduce_sum(values, axis=-1)
@@ -80,6 +97,10 @@ def check_probabilities(wrong: "tf.Tensor", what: str, label_kind: LabelKind) ->
             raise ConfigurationError(
                 f"{what} gives values that are not from 0 to 1 with sum 1 in each row, such as {value!s}; a multiclass "
                 "label needs probabilities: end the model with activation='softmax'"
+            )
+        if label_kind == "boxes":
+            raise ConfigurationError(
+                f"{what} gives {value!s} as a probability; end the scores of the grid with activation='sigmoid'"
             )
         raise ConfigurationError(
             f"{what} gives {value!s}; a binary label needs a probability: end the model with activation='sigmoid'"

@@ -517,11 +517,12 @@ def check_class_weights(options: TrainOptions, label_kind: str) -> None:
     """Refuses weights of classes where the label has none.
 
     Raises:
-      ValueError: It is a regression's; or it is binary, and a weight is for another value than 0 and 1.
+      ValueError: It is a regression's, or of boxes, of which a record has several; or it is binary, and a weight is for
+        another value than 0 and 1.
     """
     for value, weight in options.class_weights.items() if label_kind == "binary" else ():
         _require(value in ("0", "1"), f"class_weights.{value}", weight, "give a weight for 0, for 1, or both")
-    is_allowed = not options.class_weights or label_kind != "regression"
+    is_allowed = not options.class_weights or label_kind not in ("regression", "boxes")
     remedy = f"the label's kind is {label_kind}; leave it out"
     _require(is_allowed, "class_weights", dict(options.class_weights), remedy)
 

@@ -259,9 +259,9 @@ class Training:
     def _records(self, files: tuple[str, ...]) -> Records:
         feature_spec = self._transform_output.transformed_feature_spec()
         spec = self._spec
-        return Records(
-            files, feature_spec, spec.label, spec.options.weight_column, self._classes, decoder=self._decoder
-        )
+        # A record of boxes is of no one class.
+        names = self._classes if spec.label_kind == "multiclass" else ()
+        return Records(files, feature_spec, spec.label, spec.options.weight_column, names, decoder=self._decoder)
 
     def _events(self) -> EventLog:
         return EventLog(self._spec.tensorboard_dir if self._task.is_chief else None, self._learning_rate)

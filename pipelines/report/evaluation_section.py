@@ -27,6 +27,7 @@ _CLASS_COLUMNS = {
     "recall": "recall",
     "f1": "F1",
 }
+_BOX_COLUMNS = {"count": "boxes", "average_precision": "mean average precision", "average_precision_50": "at IoU 0.5"}
 
 Document = Mapping[str, Any]
 
@@ -230,8 +231,9 @@ def _by_class(model: Document) -> dict[str, Any] | None:
     found = [item for item in model.get("by_class") or () if isinstance(item, Mapping)]
     if not found:
         return None
+    columns = _BOX_COLUMNS if model.get("kind") == "boxes" else _CLASS_COLUMNS
     rows = [
-        {"name": str(item.get("class")), "cells": [number(_number(item.get(key))) for key in _CLASS_COLUMNS]}
+        {"name": str(item.get("class")), "cells": [number(_number(item.get(key))) for key in columns]}
         for item in found[:_MAX_SLICES]
     ]
-    return {"columns": list(_CLASS_COLUMNS.values()), "rows": rows, "num_classes": len(found)}
+    return {"columns": list(columns.values()), "rows": rows, "num_classes": len(found)}

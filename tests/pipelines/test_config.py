@@ -157,7 +157,7 @@ def test_every_example_is_valid(name: str, tmp_path: pathlib.Path) -> None:
         (
             MINIMAL,
             ["model.build=mpl"],
-            "model.build: 'mpl' is not allowed; give one of mlp, linear, conv, factorization_machine, or module",
+            "model.build: 'mpl' is not allowed; give one of mlp, linear, conv, detector, factorization_machine",
         ),
         (
             MINIMAL,

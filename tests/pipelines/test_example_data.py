@@ -1,5 +1,6 @@
 """Data that an example writes for itself."""
 
+import csv
 import gzip
 import io
 import pathlib
@@ -11,7 +12,7 @@ from sklearn import datasets
 
 from lockstep.components.errors import ConfigurationError
 from lockstep.pipelines.config import load_config, load_package_config
-from lockstep.pipelines.example_data import example_data, grey_png
+from lockstep.pipelines.example_data import draw_shapes, example_data, png
 
 
 def test_digits_are_scikit_learns_in_a_folder_for_each(tmp_path: pathlib.Path) -> None:
@@ -42,7 +43,9 @@ def test_a_failure_leaves_nothing(tmp_path: pathlib.Path, monkeypatch: pytest.Mo
 
 def test_unknown_data_and_another_machine_are_refused(tmp_path: pathlib.Path) -> None:
     """What containers would not find is told before the package is compiled."""
-    with pytest.raises(ConfigurationError, match=r"example:letters is not allowed; there are example:digits"):
+    with pytest.raises(
+        ConfigurationError, match=r"example:letters is not allowed; there are example:digits, example:detection"
+    ):
         example_data("example:letters", tmp_path)
     with pytest.raises(ConfigurationError, match=r"example:digits is written by lockstep run on this machine"):
         load_package_config("digits", overrides=["kubeflow.image=i", "kubeflow.pipeline_root=minio://b/r"])
@@ -56,5 +59,31 @@ def test_the_example_reads_what_is_written(tmp_path: pathlib.Path) -> None:
 
 def test_a_png_holds_the_pixels() -> None:
     """A single row too."""
-    image = np.asarray(Image.open(io.BytesIO(grey_png([bytes([0, 128, 255])]))))
+    image = np.asarray(Image.open(io.BytesIO(png([bytes([0, 128, 255])]))))
     assert image.tolist() == [[0, 128, 255]]
+
+
+def test_boxes_of_drawn_shapes_are_around_their_pixels(tmp_path: pathlib.Path) -> None:
+    """The list names each image once, with a class for each box; what is within a box differs from the background."""
+    folder = pathlib.Path(example_data("example:detection", tmp_path))
+    rows = list(csv.DictReader((folder / "boxes.csv").open(encoding="utf-8")))
+    assert [row["path"] for row in rows] == sorted(path.name for path in folder.glob("*.png"))
+    assert {name for row in rows for name in row["classes"].split()} == {"disc", "square", "triangle"}
+    assert {len(row["classes"].split()) for row in rows} == {0, 1, 2, 3}
+    for row in rows[:50]:
+        image = np.asarray(Image.open(folder / row["path"])).astype(float)
+        boxes = np.array(row["boxes"].split(), int).reshape(-1, 4)
+        assert len(boxes) == len(row["classes"].split())
+        for x_min, y_min, x_max, y_max in boxes:
+            middle = image[(y_min + y_max) // 2, (x_min + x_max) // 2]
+            background = np.median(image.reshape(-1, 3), axis=0)
+            assert np.abs(middle - background).max() > 20
+
+
+def test_drawing_is_the_same_everywhere() -> None:
+    """By NumPy's frozen generator."""
+    pixels, boxes, classes = draw_shapes(np.random.RandomState(0))
+    again = draw_shapes(np.random.RandomState(0))
+    np.testing.assert_array_equal(again[0], pixels)
+    assert (again[1], again[2]) == (boxes, classes)
+    assert pixels.shape == (60, 80, 3)
