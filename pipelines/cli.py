@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import pathlib
+import shlex
 import shutil
 import signal
 import sys
@@ -80,6 +81,14 @@ def _parser() -> argparse.ArgumentParser:
         help="run this step, for example Evaluator, though the cache has its result; may be repeated",
     )
     run.set_defaults(command=_run)
+
+    init = commands.add_parser("init", help="make a project for your own data", description=_INIT)
+    init.add_argument("dir", type=pathlib.Path, metavar="DIR", help="the project's folder; its name is the pipeline's")
+    init.add_argument(
+        "--data", required=True, metavar="PATH", help="CSV, Parquet or JSON lines: file, folder, glob, or a URI"
+    )
+    init.add_argument("--label", required=True, metavar="COLUMN", help="what the model shall predict")
+    init.set_defaults(command=_init)
 
     tune = commands.add_parser("tune-batch", help="find the quickest batch size on this machine", description=_TUNE)
     tune.add_argument("pipeline", metavar="PIPELINE", help="a YAML file, or the name of an example; run it before")
@@ -315,6 +324,9 @@ one page that loads nothing. Of any run: one that goes on, failed or was killed,
 _RUN = """Runs ExampleGen, StatisticsGen, SchemaGen, ExampleValidator, Transform, DistributedTrainer, Evaluator and
 Pusher. A step whose inputs, configuration and code are unchanged is taken from the cache."""
 
+_INIT = """Writes a pipeline with a feature for each column that could tell something, and why it was picked, a model
+to change, unit tests and a README. `lockstep run` on the pipeline works at once."""
+
 _TUNE = """Trains for some seconds with one batch size after the other, each in processes of its own, on the data that
 the last run of the pipeline transformed. Prints examples/s and memory of each, and which train.batch_size to set."""
 
@@ -344,6 +356,15 @@ def _run(options: argparse.Namespace) -> int:
     if finished.exit_code:
         _complain(finished.message, exit_code=finished.exit_code)
     return finished.exit_code
+
+
+def _init(options: argparse.Namespace) -> int:
+    with _quiet_imports():
+        from lockstep.pipelines.new_project.project import make_project
+    for line in make_project(options.dir, options.data, options.label):
+        print(line)
+    print(f"next: {_own_name()} run {shlex.quote(str(options.dir / 'pipeline.yaml'))}")
+    return 0
 
 
 def _tune_batch(options: argparse.Namespace) -> int:

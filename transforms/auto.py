@@ -12,7 +12,7 @@ from lockstep.transforms.feature_kinds import OPTIONS_OF_KIND, SCALES_OF_KIND
 from lockstep.transforms.feature_options import Feature
 from lockstep.transforms.features import from_config
 
-__all__ = ["Choice", "choose", "resolve"]
+__all__ = ["Choice", "choose", "feature_line", "flow", "resolve"]
 
 _FLOAT = statistics_pb2.FeatureNameStatistics.FLOAT
 
@@ -87,7 +87,7 @@ def resolve(
                 choice = choose(known.get(name, statistics_pb2.FeatureNameStatistics()), types.get(name))
             except ValueError as e:
                 raise ValueError(f"features.{name}: {e}") from e
-        lines.append(_line(name, choice))
+        lines.append(feature_line(name, choice))
         if choice.feature is not None:
             picked[name] = choice.feature
     if not picked:
@@ -130,10 +130,10 @@ def _of_numbers(statistics: statistics_pb2.FeatureNameStatistics, common: statis
     return Choice(feature=Feature(kind="numeric"), reason=found)
 
 
-def _line(name: str, choice: Choice) -> str:
-    """Returns an entry of the block, without the options that have their defaults; a comment for what is left out."""
+def feature_line(name: str, choice: Choice) -> str:
+    """Returns an entry of the ``features`` block, without options as by default; a comment if it is left out."""
     if choice.feature is None:
-        return f"  # {_flow(name)}: left out, {choice.reason}"
+        return f"  # {flow(name)}: left out, {choice.reason}"
     defaults = {field.name: field.default for field in dataclasses.fields(Feature)}
     defaults["scale"] = SCALES_OF_KIND.get(choice.feature.kind, (None,))[0]
     options: dict[str, Any] = {"kind": choice.feature.kind}
@@ -141,10 +141,10 @@ def _line(name: str, choice: Choice) -> str:
         value = getattr(choice.feature, option)
         if value != defaults[option]:
             options[option] = list(value) if isinstance(value, tuple) else value
-    return f"  {_flow(name)}: {_flow(options)}" + (f"  # {choice.reason}" if choice.reason else "")
+    return f"  {flow(name)}: {flow(options)}" + (f"  # {choice.reason}" if choice.reason else "")
 
 
-def _flow(value: Any) -> str:
+def flow(value: Any) -> str:
     """Returns a value as YAML in one line."""
     stream = io.StringIO()
     yaml.safe_dump(value, stream, default_flow_style=True, allow_unicode=True, width=float("inf"), sort_keys=False)

@@ -1,0 +1,1 @@
+"""``lockstep init``: a project of a user's own, made from his data."""
