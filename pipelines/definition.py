@@ -5,7 +5,6 @@ import pathlib
 
 from tfx import types
 from tfx.components.schema_gen.component import SchemaGen
-from tfx.components.statistics_gen.component import StatisticsGen
 from tfx.dsl.components.base import base_component
 from tfx.orchestration import data_types, metadata
 from tfx.orchestration import pipeline as tfx_pipeline
@@ -16,6 +15,7 @@ from lockstep.components.example_gen.component import ExampleGen
 from lockstep.components.example_validator.component import ExampleValidator
 from lockstep.components.pusher.component import Pusher
 from lockstep.components.schema_gen.component import SchemaGen as ReviewedSchemaGen
+from lockstep.components.statistics_gen.component import StatisticsGen
 from lockstep.components.trainer.component import DistributedTrainer
 from lockstep.components.trainer.decoder_options import DecoderOptions
 from lockstep.components.trainer.step import TrainStep

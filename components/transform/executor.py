@@ -5,7 +5,6 @@ import errno
 import json
 import logging
 import os
-import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,13 +13,15 @@ from typing import Any
 import tensorflow as tf
 from tfx import types
 from tfx.components.transform import executor, executor_utils, labels
-from tfx.components.util import examples_utils, tfxio_utils, udf_utils
+from tfx.components.util import udf_utils
 from tfx.proto import example_gen_pb2, transform_pb2
 from tfx.types import artifact_utils
 from tfx.types import standard_component_specs as keys
 from tfx.utils import io_utils
 
 from lockstep.components.errors import ConfigurationError, DataError, StepFailed
+from lockstep.components.examples_source.artifacts import check_formats, data_error
+from lockstep.components.examples_source.source import matched_files
 from lockstep.components.record_manifest import (
     MANIFEST_NAME,
     Manifest,
@@ -32,7 +33,6 @@ from lockstep.components.record_manifest import (
 from lockstep.components.transform.config_resolution import FEATURES_NAME, resolve_config
 from lockstep.components.transform.options import TransformOptions
 from lockstep.components.transform.processor import Processor
-from lockstep.components.transform.source import matched_files
 from lockstep.components.transform.writer import join_parts
 
 ROWS_PROPERTY = "rows"
@@ -43,12 +43,6 @@ _PREFIX = "transformed_examples"  # of a file's name, as TFX has it
 _PARTS = ".parts"
 _TEMP = ".temp_path"
 _GZIP_TFRECORDS = "tfrecords_gzip"
-# An error that a worker raised comes through Beam with the step's name behind the message, or as another exception with
-# the traceback in its text.
-_ADDED = re.compile(r" \[while running .*", re.DOTALL)
-_OWN_ERROR = re.compile(
-    r"lockstep\.components\.errors\.DataError: (?P<message>.*?)(?: \[while running|$)", re.MULTILINE
-)
 _NO_SPACE = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 
 
@@ -79,7 +73,7 @@ class Executor(executor.Executor):
         options = TransformOptions.from_json(exec_properties["spec"])
         graph_dir = artifact_utils.get_single_uri(output_dict[keys.TRANSFORM_GRAPH_KEY])
         examples = input_dict[keys.EXAMPLES_KEY]
-        _check_formats(examples)
+        check_formats(examples, "Transform")
         exec_properties = _resolved(exec_properties, input_dict, Path(graph_dir))
         executor_utils.MatchNumberOfTransformedExamplesArtifacts(input_dict, output_dict)
         splits = _splits(exec_properties.get(keys.SPLITS_CONFIG_KEY), examples)
@@ -171,22 +165,6 @@ def _resolved(
     return {**exec_properties, keys.CUSTOM_CONFIG_KEY: config}
 
 
-def _check_formats(examples: Sequence[types.Artifact]) -> None:
-    payload, _ = tfxio_utils.resolve_payload_format_and_data_view_uri(list(examples))
-    if payload != example_gen_pb2.FORMAT_TF_EXAMPLE:
-        raise ConfigurationError(
-            f"examples: payload format {example_gen_pb2.PayloadFormat.Name(payload)} is not allowed; this Transform "
-            "reads tf.Examples (FORMAT_TF_EXAMPLE); take TFX's own Transform for others"
-        )
-    for artifact in examples:
-        file_format = examples_utils.get_file_format(artifact)
-        if file_format not in (_GZIP_TFRECORDS, "FORMAT_TFRECORDS_GZIP"):
-            raise ConfigurationError(
-                f"examples: file format {file_format} of {artifact.uri} is not allowed; this Transform reads gzip "
-                "TFRecords; take TFX's own Transform for others"
-            )
-
-
 def _splits(config: str | None, examples: Sequence[types.Artifact]) -> transform_pb2.SplitsConfig:
     splits = executor_utils.ResolveSplitsConfig(config, list(examples))
     if not config:
@@ -246,11 +224,9 @@ def _write_shards(folder: Path, splits: Sequence[str], num_shards: int) -> Manif
 
 def _explained(error: Exception, folder: Path) -> Exception:
     """Returns what a person should read of an error that came through Beam; the error itself where that is nothing."""
-    text = str(error)
-    own = _OWN_ERROR.search(text)
+    own = data_error(error)
     if own is not None:
-        return DataError(own["message"])
-    if isinstance(error, DataError):
-        return DataError(_ADDED.sub("", text))
+        return own
+    text = str(error)
     reason = next((reason for reason in _NO_SPACE if reason in text), None)
     return no_space_left(folder, reason) if reason else error

@@ -8,7 +8,7 @@ import apache_beam as beam
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.components.transform import executor
 
-from lockstep.components.transform.source import BATCH_KEY, ExampleFiles
+from lockstep.components.examples_source.source import BATCH_KEY, ExampleFiles
 from lockstep.components.transform.writer import WriteParts
 
 

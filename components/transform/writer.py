@@ -22,8 +22,8 @@ from tfx_bsl.coders import example_coder
 
 from lockstep.components.example_gen.arrow_buffers import binary_buffers
 from lockstep.components.example_gen.encoding import encode_examples, frame_records
+from lockstep.components.examples_source.source import BATCH_KEY, batch_position
 from lockstep.components.record_manifest import Shard
-from lockstep.components.transform.source import BATCH_KEY, batch_position
 
 _GZIP_LEVEL = 1  # level 6 takes three times as long for a tenth less
 _GZIP_WBITS = 31  # zlib writes a gzip header without name or time, so equal records give equal files

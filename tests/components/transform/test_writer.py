@@ -10,9 +10,9 @@ import tensorflow as tf
 from apache_beam.testing.util import assert_that, equal_to
 from tensorflow_metadata.proto.v0 import schema_pb2
 
+from lockstep.components.examples_source.source import BATCH_KEY
 from lockstep.components.record_manifest import Shard
 from lockstep.components.tfrecord_files import count_records
-from lockstep.components.transform.source import BATCH_KEY
 from lockstep.components.transform.writer import Batch, WriteParts, join_parts
 from tests.components.transform.conftest import BEAM_ARGUMENTS
 

@@ -16,8 +16,8 @@ from tfx_bsl.tfxio import tf_example_record
 
 from lockstep.components.errors import DataError
 from lockstep.components.example_gen.rows import write_examples
-from lockstep.components.transform.arrow_examples import ExampleParser
-from lockstep.components.transform.source import BATCH_KEY, ExampleFiles, batch_position, read_batches
+from lockstep.components.examples_source.arrow_examples import ExampleParser
+from lockstep.components.examples_source.source import BATCH_KEY, ExampleFiles, batch_position, read_batches
 from tests.components.transform import preprocessing
 from tests.components.transform.conftest import BEAM_ARGUMENTS, rows
 

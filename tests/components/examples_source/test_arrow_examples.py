@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx_bsl.coders import example_coder
 
-from lockstep.components.transform.arrow_examples import ExampleParser
+from lockstep.components.examples_source.arrow_examples import ExampleParser
 
 _SCHEMA = text_format.Parse(
     'feature { name: "i" type: INT } feature { name: "f" type: FLOAT } feature { name: "b" type: BYTES }',

@@ -1,7 +1,8 @@
-"""The raw examples of Transform: gzip TFRecords of tf.Examples read by tf.data, big Arrow batches with keys."""
+"""Raw examples: gzip TFRecords of tf.Examples read whole by tf.data, big Arrow batches, with keys for Transform."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import apache_beam as beam
 import numpy as np
@@ -10,8 +11,8 @@ import tensorflow as tf
 from tfx_bsl.tfxio import tf_example_record
 
 from lockstep.components.errors import DataError
+from lockstep.components.examples_source.arrow_examples import ExampleParser
 from lockstep.components.tfrecord_files import FRAME_BYTES, check_whole
-from lockstep.components.transform.arrow_examples import ExampleParser
 
 BATCH_KEY = "__TFT_PASS_KEY__"
 """Column that says which batch it is, the same in all its rows. TFX's name, which it leaves out of statistics."""
@@ -22,6 +23,8 @@ _BATCH_BYTES = 4 << 20
 _MAX_ROWS = 16_384
 _SAMPLE = 256  # records whose mean size tells how many rows a batch has
 _FILE_BITS = 32
+
+_Parsed = TypeVar("_Parsed")
 
 
 class ExampleFiles(tf_example_record.TFExampleRecord):
@@ -102,21 +105,56 @@ def read_batches(
       DataError: The file is damaged, or a record is no tf.Example of the schema's types.
     """
     schema = schema.append(pa.field(BATCH_KEY, pa.large_list(pa.int64())))
+    first = 0
+    for rows, columns in read_parsed(path, lambda records: (len(records), parser.parse(records)), batch_size):
+        key = pa.LargeListArray.from_arrays(np.arange(rows + 1), pa.array(np.full(rows, (place << _FILE_BITS) + first)))
+        first += rows
+        yield pa.RecordBatch.from_arrays([*columns, key], schema=schema)
+
+
+def read_parsed(path: str, parse: Callable[["tf.Tensor"], _Parsed], batch_size: int | None = None) -> Iterator[_Parsed]:
+    """Gives what a parser makes of a file's records, batch after batch.
+
+    Args:
+      path: A gzip TFRecord.
+      parse: Takes serialised tf.Examples, string [batch].
+      batch_size: Rows of a batch; None picks by the size of the records.
+
+    Raises:
+      DataError: The file is damaged, or the parser takes a record for no tf.Example of the types it knows.
+    """
+    for records in read_records(path, batch_size):
+        yield _parsed(path, parse, records)
+
+
+def _parsed(path: str, parse: Callable[["tf.Tensor"], _Parsed], records: "tf.Tensor") -> _Parsed:
+    try:
+        return parse(records)
+    except (tf.errors.InvalidArgumentError, UnicodeDecodeError, RuntimeError) as e:
+        # TensorFlow's message may hold the record; tfx-bsl's decoder raises RuntimeError.
+        reason = "its bytes are something else" if isinstance(e, UnicodeDecodeError) else _reason(e)
+        raise DataError(f"{path}: a record is not a tf.Example of the schema's types: {reason}") from e
+
+
+def read_records(path: str, batch_size: int | None = None) -> Iterator["tf.Tensor"]:
+    """Gives a file's records, string [batch], batch after batch.
+
+    Args:
+      path: A gzip TFRecord.
+      batch_size: Rows of a batch; None picks by the size of the records.
+
+    Raises:
+      DataError: The file is damaged: cut too, which is known behind its last batch.
+    """
     num_rows = num_bytes = 0
     try:
         for records in _batches(path, batch_size):
-            columns = parser.parse(records)
-            rows = len(records)
-            keys = np.full(rows, (place << _FILE_BITS) + num_rows)
-            num_rows += rows
-            num_bytes += int(tf.reduce_sum(tf.strings.length(records))) + rows * FRAME_BYTES
-            key = pa.LargeListArray.from_arrays(np.arange(rows + 1), pa.array(keys))
-            yield pa.RecordBatch.from_arrays([*columns, key], schema=schema)
-    except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as e:  # TensorFlow's message may hold the record
-        reason = _reason(e) if isinstance(e, tf.errors.OpError) else "its bytes are something else"
-        raise DataError(f"{path}: a record is not a tf.Example of the schema's types: {reason}") from e
-    except tf.errors.OpError as e:
-        raise DataError(f"{path}: not a whole gzip TFRecord ({_reason(e)}); run the step that wrote it again") from e
+            num_rows += len(records)
+            num_bytes += int(tf.reduce_sum(tf.strings.length(records))) + len(records) * FRAME_BYTES
+            yield records
+    except (tf.errors.OpError, UnicodeDecodeError) as e:
+        reason = "its bytes are something else" if isinstance(e, UnicodeDecodeError) else _reason(e)
+        raise DataError(f"{path}: not a whole gzip TFRecord ({reason}); run the step that wrote it again") from e
     check_whole(path, num_rows, num_bytes)
 
 
@@ -130,6 +168,7 @@ def _batches(path: str, batch_size: int | None) -> "tf.data.Dataset":
     return records.batch(batch_size).prefetch(2)
 
 
-def _reason(error: tf.errors.OpError) -> str:
-    """Returns TensorFlow's message without the names of its own operations."""
-    return re.sub(r"\{\{.*?\}\}\s*|\s*\[Op:\w+\].*", "", str(error.message), flags=re.DOTALL)
+def _reason(error: Exception) -> str:
+    """Returns the message without the names of TensorFlow's own operations."""
+    message = error.message if isinstance(error, tf.errors.OpError) else error
+    return re.sub(r"\{\{.*?\}\}\s*|\s*\[Op:\w+\].*", "", str(message), flags=re.DOTALL)

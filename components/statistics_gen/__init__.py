@@ -1,0 +1,1 @@
+"""TFX's StatisticsGen with Lockstep's source of examples."""
