@@ -12,7 +12,7 @@ PARALLEL ?= -n 2 --dist loadfile
 SETUP_PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.10 python /usr/bin/python3 \
   $(wildcard $(HOME)/.pyenv/versions/3.*/bin/python3)
 
-.PHONY: help setup demo test test-fast lint check bench bench-ingest bench-train lock docs golden verify-kfp test-flink wheel image clean
+.PHONY: help setup demo test test-fast lint check bench bench-ingest bench-beam bench-train lock docs golden verify-kfp test-flink wheel image clean
 
 help:  ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -53,6 +53,9 @@ bench-ingest: setup  ## measure ExampleGen beside the stock one and a bare loop 
 	@$(VENV)/python -m benchmarks.ingest $(if $(ROWS),--rows $(ROWS)) $(if $(STOCK_ROWS),--stock-rows $(STOCK_ROWS)) \
 	  $(if $(IMAGES),--images $(IMAGES)) \
 	  $(if $(REPEAT),--repeat $(REPEAT))
+
+bench-beam: setup  ## measure Transform and StatisticsGen beside the stock ones (ROWS="150000 1500000" REPEAT=3)
+	@$(VENV)/python -m benchmarks.beam_steps $(if $(ROWS),--rows $(ROWS)) $(if $(REPEAT),--repeat $(REPEAT))
 
 bench-train: setup  ## measure the trainer beside what it is compared with: input, steps, workers, faults (REPEAT=2)
 	@TF_CPP_MIN_LOG_LEVEL=3 $(VENV)/python -W ignore::FutureWarning -m benchmarks.training \

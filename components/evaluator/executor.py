@@ -11,10 +11,8 @@ from typing import Any
 import apache_beam as beam
 from tfx import types
 from tfx.components.evaluator import constants as blessing_keys
-from tfx.components.util import examples_utils
 from tfx.dsl.components.base import base_beam_executor
 from tfx.dsl.io import fileio
-from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 from tfx.utils import io_utils
 
@@ -27,6 +25,7 @@ from lockstep.components.evaluator import metrics as metrics_lib
 from lockstep.components.evaluator import plots as plots_lib
 from lockstep.components.evaluator.options import EvaluateSpec
 from lockstep.components.evaluator.verdict import VERDICT_NAME, BaselineOutcome, Verdict, judge
+from lockstep.components.examples_source.artifacts import check_formats, plain_data_errors
 from lockstep.components.object_store import open_folder
 from lockstep.components.pusher import versions
 
@@ -50,8 +49,9 @@ class Executor(base_beam_executor.BaseBeamExecutor):
           exec_properties: ``spec``, and ``baseline`` where a driver ran.
 
         Raises:
-          ConfigurationError: A sliced column is not in the schema, or the model has other signatures.
-          DataError: The split has no rows.
+          ConfigurationError: A sliced column is not in the schema, the model has other signatures, or the examples are
+            no tf.Examples in gzip TFRecords.
+          DataError: The split has no rows, or a file of it is damaged or cut.
           StepFailed: The object store of the baseline does not answer.
         """
         spec = EvaluateSpec.from_json(exec_properties["spec"])
@@ -61,7 +61,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
             None if spec.push_dir is None else open_folder(spec.push_dir), model_dir
         )
         evaluation = artifact_utils.get_single_instance(output_dict["evaluation"])
-        with tempfile.TemporaryDirectory(prefix="lockstep-baseline-") as scratch:
+        with plain_data_errors(), tempfile.TemporaryDirectory(prefix="lockstep-baseline-") as scratch:
             verdict = self._evaluate(spec, model_dir, baseline, input_dict, Path(evaluation.uri), Path(scratch))
         evaluation.set_string_custom_property("summary", verdict.summary)
         _bless(
@@ -196,11 +196,7 @@ def _undefined(spec: EvaluateSpec, scorer: inference.Scorer, files: Sequence[str
 
 def _example_files(examples: list[types.Artifact], split: str) -> list[str]:
     """Returns the files of a split, of every Examples artifact."""
-    for artifact in examples:
-        payload = examples_utils.get_payload_format(artifact)
-        if payload != example_gen_pb2.PayloadFormat.FORMAT_TF_EXAMPLE:
-            name = example_gen_pb2.PayloadFormat.Name(payload)
-            raise ConfigurationError(f"examples: payload format {name} is not supported; give FORMAT_TF_EXAMPLE")
+    check_formats(examples, "Evaluator")
     files = [
         path
         for split_uri in artifact_utils.get_split_uris(examples, split)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -19,6 +20,7 @@ from lockstep.components import serving
 from lockstep.components.box_frames import FRAME_SUFFIX, in_frames
 from lockstep.components.errors import ConfigurationError, StepFailed
 from lockstep.components.evaluator.plots import new_plots
+from lockstep.components.examples_source.source import read_records
 
 # Larger ones gain nothing more: reading, parsing and the models are a few per cent of TFMA's own work by then.
 BATCH_SIZE = 2048
@@ -140,10 +142,13 @@ def _dense(feature: Any) -> tf.Tensor:
     return tf.cast(feature, tf.float32)
 
 
-def read_batches(path: str, batch_size: int = BATCH_SIZE) -> tf.data.Dataset:
-    """Returns a file's records as string tensors [batch]; a name that ends in ``.gz`` is read as gzip."""
-    compression = "GZIP" if path.endswith(".gz") else ""
-    return tf.data.TFRecordDataset(path, compression_type=compression).batch(batch_size).prefetch(1)
+def read_batches(path: str, batch_size: int = BATCH_SIZE) -> Iterator[tf.Tensor]:
+    """Gives a file's records as string tensors [batch].
+
+    Raises:
+      DataError: The file is damaged, or was cut.
+    """
+    return read_records(path, batch_size)
 
 
 def load_checked(model: ScoredModel, label: str, path: str) -> Scorer:
@@ -157,7 +162,7 @@ def load_checked(model: ScoredModel, label: str, path: str) -> Scorer:
       StepFailed: It gives something else than one number a row.
     """
     scorer = model.load(label)
-    for serialized in read_batches(path).take(1):
+    for serialized in itertools.islice(read_batches(path), 1):
         rows = serialized[:16]
         try:
             labels, predictions, _ = scorer(rows)

@@ -1,7 +1,8 @@
 """Which Examples artifacts the source reads, and what is said where it cannot."""
 
+import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tfx import types
 from tfx.components.util import examples_utils, tfxio_utils
@@ -50,3 +51,19 @@ def data_error(error: Exception) -> DataError | None:
     if own is not None:
         return DataError(own["message"])
     return DataError(_ADDED.sub("", text)) if isinstance(error, DataError) else None
+
+
+@contextlib.contextmanager
+def plain_data_errors() -> Iterator[None]:
+    """Raises what a worker said of the data, out of what came through Beam; every other error as it is.
+
+    Raises:
+      DataError: A worker raised it.
+    """
+    try:
+        yield
+    except Exception as e:
+        own = data_error(e)
+        if own is None:
+            raise
+        raise own from e

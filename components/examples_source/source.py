@@ -1,7 +1,8 @@
 """Raw examples: gzip TFRecords of tf.Examples read whole by tf.data, big Arrow batches, with keys for Transform."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import apache_beam as beam
@@ -123,8 +124,16 @@ def read_parsed(path: str, parse: Callable[["tf.Tensor"], _Parsed], batch_size: 
     Raises:
       DataError: The file is damaged, or the parser takes a record for no tf.Example of the types it knows.
     """
-    for records in read_records(path, batch_size):
-        yield _parsed(path, parse, records)
+    yield from _ahead(_parsed(path, parse, records) for records in read_records(path, batch_size))
+
+
+def _ahead(batches: Iterator[_Parsed]) -> Iterator[_Parsed]:
+    """Has the next batch made by a thread: TensorFlow reads and parses without Python's lock."""
+    with ThreadPoolExecutor(1, "examples") as thread:
+        waiting = thread.submit(next, batches, None)
+        while (batch := waiting.result()) is not None:
+            waiting = thread.submit(next, batches, None)
+            yield batch
 
 
 def _parsed(path: str, parse: Callable[["tf.Tensor"], _Parsed], records: "tf.Tensor") -> _Parsed:
@@ -162,8 +171,8 @@ def _batches(path: str, batch_size: int | None) -> "tf.data.Dataset":
     """Returns the records in vectors of ``batch_size``, or of as many as make ``_BATCH_BYTES`` judged by the first."""
     records = tf.data.TFRecordDataset(path, compression_type="GZIP", buffer_size=2**20)
     if batch_size is None:
-        sizes = [len(record) for record in records.take(_SAMPLE).as_numpy_iterator()]
-        mean = max(1, sum(sizes) // max(1, len(sizes)))
+        sample: Sequence[bytes] = next(records.batch(_SAMPLE).take(1).as_numpy_iterator(), [])
+        mean = max(1, sum(map(len, sample)) // max(1, len(sample)))
         batch_size = min(_MAX_ROWS, max(1, _BATCH_BYTES // mean))
     return records.batch(batch_size).prefetch(2)
 

@@ -19,7 +19,7 @@ from tfx_bsl.tfxio import tf_example_record
 
 from lockstep.components.errors import ConfigurationError
 from lockstep.components.examples_source.arrow_examples import ExampleParser
-from lockstep.components.examples_source.artifacts import check_formats, data_error
+from lockstep.components.examples_source.artifacts import check_formats, plain_data_errors
 from lockstep.components.examples_source.source import matched_files, read_parsed
 from lockstep.components.examples_source.untyped import known_columns, read_untyped
 
@@ -69,17 +69,11 @@ class Executor(executor.Executor):
             split: f"{artifact_utils.get_split_uri([statistics], split)}/{executor.DEFAULT_FILE_NAME}"
             for split in splits
         }
-        try:
-            with self._make_beam_pipeline() as pipeline:
-                if exec_properties.get(keys.STATS_OPTIONS_JSON_KEY) or options.schema or rates:
-                    _add_each(pipeline, files, outputs, options, rates, _reader(examples.uri, options, rates))
-                else:
-                    _add_all(pipeline, files, outputs, _reader(examples.uri, options, rates))
-        except Exception as e:
-            own = data_error(e)
-            if own is None:
-                raise
-            raise own from e
+        with plain_data_errors(), self._make_beam_pipeline() as pipeline:
+            if exec_properties.get(keys.STATS_OPTIONS_JSON_KEY) or options.schema or rates:
+                _add_each(pipeline, files, outputs, options, rates, _reader(examples.uri, options, rates))
+            else:
+                _add_all(pipeline, files, outputs, _reader(examples.uri, options, rates))
         for split, output in outputs.items():
             _log.info("%s: the statistics of the split %r", output, split)
 

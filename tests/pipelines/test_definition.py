@@ -3,6 +3,8 @@
 import json
 import pathlib
 
+from tfx.dsl.components.base import base_beam_executor, executor_spec
+
 from lockstep.pipelines.config import load_config
 from lockstep.pipelines.definition import Site, build_pipeline
 from lockstep.pipelines.local import compile_pipeline
@@ -86,3 +88,21 @@ def test_the_trainer_decodes_the_images_that_transform_does_not(tmp_path: pathli
             "parameters": {"features": {"image": image["image"] | options}},
         }
         assert found == (expected if decode == "train" else None)
+
+
+def test_no_step_builds_a_package_of_tfx_at_its_start(tmp_path: pathlib.Path) -> None:
+    """TFX's executors do, each in a second and a half, when they are made with arguments that name no image."""
+    source, root = load_config("taxi", root=tmp_path)
+    pipeline = build_pipeline(source.config, Site.local(source.config, RootFiles(root), None))
+    made = {
+        component.id: component.executor_spec.executor_class(
+            base_beam_executor.BaseBeamExecutor.Context(
+                beam_pipeline_args=list(pipeline.beam_pipeline_args), tmp_dir=str(tmp_path), unique_id="1"
+            )
+        )
+        for component in pipeline.components
+        if isinstance(component.executor_spec, executor_spec.BeamExecutorSpec)
+    }
+    assert {"StatisticsGen", "Transform", "Evaluator"} <= made.keys()
+    for executor in made.values():
+        assert not [argument for argument in executor._beam_pipeline_args if "extra_package" in argument]

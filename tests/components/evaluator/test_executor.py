@@ -261,6 +261,19 @@ def test_a_split_that_the_examples_lack_is_refused(rows: Rows, tmp_path: Path) -
         evaluate(tmp_path, rows, tiny_model.save_model, spec)
 
 
+def test_a_file_that_was_cut_is_named(rows: Rows, tmp_path: Path) -> None:
+    """TensorFlow takes it for a shorter one, and the metrics would be those of the rows that are left."""
+
+    def save_and_cut(folder: Path) -> None:
+        tiny_model.save_model(folder)
+        *_, last = sorted((tmp_path / "examples" / "Split-eval").iterdir())
+        last.write_bytes(last.read_bytes()[:-9])
+
+    spec = EvaluateSpec(options=EvaluateOptions(ungated=True), label="y")
+    with pytest.raises(DataError, match=r"^\S*-00001-of-00002\.gz: not a whole gzip TFRecord"):
+        evaluate(tmp_path, rows, save_and_cut, spec)
+
+
 def test_a_candidate_without_the_label_is_refused(rows: Rows, tmp_path: Path) -> None:
     """A preprocessing function that drops the label leaves nothing to compare predictions with."""
     spec = EvaluateSpec(options=EvaluateOptions(ungated=True), label="y")

@@ -142,8 +142,14 @@ def test_several_artifacts_become_several_and_a_cache_spares_their_analysis(case
         uri = cached.artifacts["transformed_examples"][artifact].uri
         assert Manifest.load(uri).rows == {"train": count}
     _same_graph(cached, theirs)
-    assert cached.counters["cache_entries_decoded"] > 0
-    assert first.counters["cache_entries_encoded"] > 0
+    # Rows that went through the graph: of the first span those that are written alone.
+    assert first.counters["num_instances"] == 50 + 50
+    assert cached.counters["num_instances"] == 70 + (50 + 70)
+    assert cached.counters["analysis_input_bytes_from_cache"] == first.counters["analysis_input_bytes"]
+    assert cached.counters["analyze_paths_count"] == cached.counters["cached_datasets"] == 2
+    # One of each analyser: the vocabulary, and the extremes.
+    assert cached.counters["cache_entries_decoded"] == cached.counters["cache_entries_encoded"] == 2
+    assert first.counters["cache_entries_encoded"] == 2
     assert "cache_entries_decoded" not in first.counters
 
 
