@@ -1,7 +1,7 @@
 """Raw examples: gzip TFRecords of tf.Examples read whole by tf.data, big Arrow batches, with keys for Transform."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -24,6 +24,7 @@ _BATCH_BYTES = 4 << 20
 _MAX_ROWS = 16_384
 _SAMPLE = 256  # records whose mean size tells how many rows a batch has
 _FILE_BITS = 32
+_SEPARATOR = "\n"
 
 _Parsed = TypeVar("_Parsed")
 
@@ -54,9 +55,15 @@ class ExampleFiles(tf_example_record.TFExampleRecord):
         )
 
 
-def matched_files(patterns: tuple[str, ...]) -> list[str]:
-    """Returns the files of each pattern in turn, sorted by name."""
-    return [file for pattern in patterns for file in sorted(tf.io.gfile.glob(pattern))]
+def matched_files(patterns: Iterable[str]) -> list[str]:
+    """Returns the files of each pattern in turn, sorted by name; ``joined_patterns`` are several."""
+    each = (pattern for joined in patterns for pattern in joined.split(_SEPARATOR))
+    return [file for pattern in each for file in sorted(tf.io.gfile.glob(pattern))]
+
+
+def joined_patterns(patterns: Iterable[str]) -> str:
+    """Returns patterns as one, for which TFX makes one data set."""
+    return _SEPARATOR.join(patterns)
 
 
 def batch_position(key: int) -> tuple[int, int]:

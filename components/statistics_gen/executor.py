@@ -62,9 +62,7 @@ class Executor(executor.Executor):
         options = _options(input_dict, exec_properties)
         rates = _decoded(exec_properties, keys.SAMPLE_RATE_BY_SPLIT_KEY, {})
         _describe(statistics, examples, splits, options, rates)
-        files = {
-            split: matched_files(tuple(examples_utils.get_split_file_patterns([examples], split))) for split in splits
-        }
+        files = {split: matched_files(examples_utils.get_split_file_patterns([examples], split)) for split in splits}
         outputs = {
             split: f"{artifact_utils.get_split_uri([statistics], split)}/{executor.DEFAULT_FILE_NAME}"
             for split in splits

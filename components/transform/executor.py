@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import itertools
 import json
 import logging
 import os
@@ -21,7 +22,7 @@ from tfx.utils import io_utils
 
 from lockstep.components.errors import ConfigurationError, DataError, StepFailed
 from lockstep.components.examples_source.artifacts import check_formats, data_error
-from lockstep.components.examples_source.source import matched_files
+from lockstep.components.examples_source.source import joined_patterns, matched_files
 from lockstep.components.record_manifest import (
     MANIFEST_NAME,
     Manifest,
@@ -81,10 +82,11 @@ class Executor(executor.Executor):
         outputs = output_dict.get(keys.TRANSFORMED_EXAMPLES_KEY) or []
         try:
             with _published([artifact.uri for artifact in outputs]) as folders:
-                parts = [_made(folder / _PARTS / split) for split in splits.transform for folder in folders]
+                parts = folders[0] / _PARTS if folders else None
                 self._transform(input_dict, output_dict, exec_properties, splits, parts, options)
                 write_raw_columns([artifact.uri for artifact in examples], Path(graph_dir))
-                written = [_write_shards(folder, splits.transform, options.num_shards) for folder in folders]
+                patterns = _patterns(examples, splits.transform)
+                written = _write_shards(folders, splits.transform, patterns, options.num_shards)
         except StepFailed:
             raise
         except Exception as e:
@@ -100,7 +102,7 @@ class Executor(executor.Executor):
         output_dict: dict[str, list[types.Artifact]],
         exec_properties: Mapping[str, Any],
         splits: transform_pb2.SplitsConfig,
-        parts: Sequence[Path],
+        parts: Path | None,
         options: TransformOptions,
     ) -> None:
         """Does what TFX's ``Do`` does, with our processor, whose class is fixed there."""
@@ -120,7 +122,12 @@ class Executor(executor.Executor):
         }
         without_statistics = bool(exec_properties.get(keys.DISABLE_STATISTICS_KEY, 0))
         analyzed = _patterns(input_dict[keys.EXAMPLES_KEY], splits.analyze)
-        transformed = _patterns(input_dict[keys.EXAMPLES_KEY], splits.transform)
+        # As one data set: TFX loads the graph for each.
+        transformed = [joined_patterns(_patterns(input_dict[keys.EXAMPLES_KEY], splits.transform))]
+        materialized = []
+        if parts is not None:
+            parts.mkdir()
+            materialized.append(str(parts))
         inputs = {
             labels.DISABLE_STATISTICS_LABEL: without_statistics,
             labels.SCHEMA_PATH_LABEL: schema_path,
@@ -139,7 +146,7 @@ class Executor(executor.Executor):
         }
         outputs = {
             labels.TRANSFORM_METADATA_OUTPUT_PATH_LABEL: graph_dir,
-            labels.TRANSFORM_MATERIALIZE_OUTPUT_PATHS_LABEL: [str(folder) for folder in parts],
+            labels.TRANSFORM_MATERIALIZE_OUTPUT_PATHS_LABEL: materialized,
             labels.TEMP_OUTPUT_LABEL: f"{graph_dir}/{_TEMP}",
             **executor_utils.GetStatsOutputPathEntries(without_statistics, output_dict),
             **executor_utils.GetCachePathEntry(keys.UPDATED_ANALYZER_CACHE_KEY, output_dict),
@@ -183,7 +190,7 @@ def _check_records(examples: Sequence[types.Artifact], splits: Sequence[str]) ->
     """Raises DataError for a split without a record, which tf.Transform would analyse to nonsense."""
     for split in dict.fromkeys(splits):
         uris = artifact_utils.get_split_uris(list(examples), split)
-        files = matched_files(tuple(io_utils.all_files_pattern(uri) for uri in uris))
+        files = matched_files(io_utils.all_files_pattern(uri) for uri in uris)
         try:
             first = next(tf.data.TFRecordDataset(files, compression_type="GZIP").take(1).as_numpy_iterator(), None)
         except tf.errors.OpError:
@@ -207,19 +214,23 @@ def _published(targets: Sequence[str]) -> Iterator[list[Path]]:
         yield [stack.enter_context(published_folder(Path(target))) for target in targets]
 
 
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True)
-    return folder
-
-
-def _write_shards(folder: Path, splits: Sequence[str], num_shards: int) -> Manifest:
-    shards: dict[str, tuple[Shard, ...]] = {}
-    for split in splits:
-        shards[split] = join_parts(folder / _PARTS / split, folder / f"Split-{split}", _PREFIX, num_shards)
-    shutil.rmtree(folder / _PARTS)
-    manifest = Manifest(shards=shards)
-    (folder / MANIFEST_NAME).write_text(manifest.to_json())
-    return manifest
+def _write_shards(
+    folders: Sequence[Path], splits: Sequence[str], patterns: Sequence[str], num_shards: int
+) -> list[Manifest]:
+    """Makes the shards of each artifact, and its manifest; the patterns are of all artifacts for each split in turn."""
+    shards: dict[Path, dict[str, tuple[Shard, ...]]] = {folder: {} for folder in folders}
+    end = 0
+    for pattern, (split, folder) in zip(patterns, itertools.product(splits, folders), strict=bool(folders)):
+        begin, end = end, end + len(matched_files([pattern]))
+        parts, target = folders[0] / _PARTS, folder / f"Split-{split}"
+        shards[folder][split] = join_parts(parts, target, _PREFIX, num_shards, range(begin, end))
+    if folders:
+        shutil.rmtree(folders[0] / _PARTS)
+    manifests = []
+    for folder in folders:
+        manifests.append(Manifest(shards=shards[folder]))
+        (folder / MANIFEST_NAME).write_text(manifests[-1].to_json())
+    return manifests
 
 
 def _explained(error: Exception, folder: Path) -> Exception:

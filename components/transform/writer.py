@@ -111,14 +111,15 @@ def encode_part(framed: pa.Array, begin: int, num_shards: int) -> bytes:
     return b"".join([*entries, *streams])
 
 
-def join_parts(folder: Path, target: Path, prefix: str, num_shards: int) -> tuple[Shard, ...]:
-    """Makes the shards of all parts in a folder, which are gone then.
+def join_parts(folder: Path, target: Path, prefix: str, num_shards: int, files: range) -> tuple[Shard, ...]:
+    """Makes shards of the parts of some files, which are gone then.
 
     Args:
       folder: Of ``WriteParts``.
       target: Where the shards appear; made, and synced to the disk.
       prefix: Of their names.
       num_shards: As the parts were written with.
+      files: Places of the files whose batches are taken.
 
     Returns:
       The shards; their paths begin with the name of ``target``.
@@ -126,23 +127,25 @@ def join_parts(folder: Path, target: Path, prefix: str, num_shards: int) -> tupl
     target.mkdir(parents=True)
     paths = [target / f"{prefix}-{shard:05d}-of-{num_shards:05d}.gz" for shard in range(num_shards)]
     records = [0] * num_shards
-    files = [path.open("xb") for path in paths]
+    opened = [path.open("xb") for path in paths]
     try:
         for part in sorted(folder.glob(f"*{_PART_SUFFIX}")):
+            if batch_position(int(part.name.partition("-")[0]))[0] not in files:
+                continue
             content = memoryview(part.read_bytes())
             place = num_shards * _ENTRY.size
             for shard, (count, size) in enumerate(_ENTRY.iter_unpack(content[:place])):
-                files[shard].write(content[place : place + size])
+                opened[shard].write(content[place : place + size])
                 records[shard] += count
                 place += size
             part.unlink()
-        for file, count in zip(files, records, strict=True):
+        for file, count in zip(opened, records, strict=True):
             if not count:
                 file.write(_gzip(np.zeros(0, np.uint8)))
             file.flush()
             os.fsync(file.fileno())
     finally:
-        for file in files:
+        for file in opened:
             file.close()
     return tuple(
         Shard(path=f"{target.name}/{path.name}", records=count, size=path.stat().st_size)

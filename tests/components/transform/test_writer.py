@@ -37,7 +37,7 @@ def _write(root: Path, batches: list[Batch], num_shards: int) -> tuple[Path, tup
     with beam.Pipeline(argv=BEAM_ARGUMENTS) as pipeline:
         pipeline | beam.Create(batches, reshuffle=False) | WriteParts(str(parts), schema_pb2.Schema(), num_shards)
     target = root / "Split-train"
-    shards = join_parts(parts, target, "examples", num_shards)
+    shards = join_parts(parts, target, "examples", num_shards, range(1 << 20))
     assert list(parts.iterdir()) == []
     return target, shards
 
