@@ -116,7 +116,7 @@ def test_a_sparse_output_is_for_models_of_the_user_s_own(tmp_path: Path) -> None
         BUILT_IN["mlp"](inputs)
 
 
-@pytest.mark.parametrize("build", sorted(set(BUILT_IN) - {"conv"}))
+@pytest.mark.parametrize("build", sorted(set(BUILT_IN) - {"conv", "detector"}))
 def test_a_built_in_model_takes_features_of_any_shape_and_returns_one_column(build: str) -> None:
     """Called with the dict of transformed features, also where a column's name is none that Keras takes for a layer."""
     model = BUILT_IN[build](ModelInputs(features=FEATURES, label_kind="binary"))
@@ -256,7 +256,7 @@ def test_a_function_that_returns_no_keras_model_is_refused(transform_output: tft
     [
         (
             "mpl",
-            r"model.build: 'mpl' is not allowed \(did you mean 'mlp'\?\); give one of mlp, linear, conv, factor",
+            r"model.build: 'mpl' is not allowed \(did you mean 'mlp'\?\); give one of mlp, linear, conv, detector, factor",
         ),
         ("no_such_module:build", "model.build: there is no module 'no_such_module'"),
         ("json.no_such_module:build", "model.build: there is no module 'json.no_such_module'"),
