@@ -116,7 +116,10 @@ def test_a_feature_out_of_range_is_refused_by_its_key(options: dict[str, Any], m
     ("options", "message"),
     [
         ({"column": ""}, "column: an empty name"),
-        ({"column": "y", "kind": "ranking"}, "kind: 'ranking' is not allowed; give binary, regression, multiclass or boxes"),
+        (
+            {"column": "y", "kind": "ranking"},
+            "kind: 'ranking' is not allowed; give binary, regression, multiclass or boxes",
+        ),
         ({"column": "y", "kind": "multiclass", "positive": "a"}, "positive: 'a' has no effect on kind 'multiclass'"),
         ({"column": "y", "positive": "a", "threshold": 1.0}, "positive: not allowed beside threshold: 1.0; keep one"),
         ({"column": "y", "missing": "zero"}, "missing: 'zero' is not allowed; give error or drop"),

@@ -256,7 +256,7 @@ def test_a_function_that_returns_no_keras_model_is_refused(transform_output: tft
     [
         (
             "mpl",
-            r"model.build: 'mpl' is not allowed \(did you mean 'mlp'\?\); give one of mlp, linear, conv, detector, factor",
+            r"model.build: 'mpl' is not allowed \(did you mean 'mlp'\?\); give one of mlp, linear, conv, detector",
         ),
         ("no_such_module:build", "model.build: there is no module 'no_such_module'"),
         ("json.no_such_module:build", "model.build: there is no module 'json.no_such_module'"),
