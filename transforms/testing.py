@@ -1,6 +1,7 @@
 """A preprocessing function run on a few rows inside a test: through Beam, and through the graph that serves."""
 
 import dataclasses
+import functools
 import pickle
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +47,9 @@ class Preprocessed:
     raw_spec: Mapping[str, Any]
 
     def serve(self, rows: Sequence[Row], *, without: Sequence[str] = ()) -> dict[str, np.ndarray[Any, Any]]:
-        """Transforms raw rows as a pushed model does: serialised tf.Examples, parsed, through the exported layer.
+        """Transforms raw rows as a pushed model does: serialised tf.Examples, parsed, through the exported graph.
+
+        Columns left out are absent from every row, as they are to a pushed model.
 
         Args:
           rows: Raw rows, also others than those that were analysed.
@@ -55,10 +58,24 @@ class Preprocessed:
         Returns:
           Transformed features by name, [rows, ...]; without those that need one of the columns left out.
         """
-        spec = {name: feature for name, feature in self.raw_spec.items() if name not in without}
-        parsed = tf.io.parse_example(tf.constant(_serialize(rows, spec), tf.string), spec)
+        given = {name: feature for name, feature in self.raw_spec.items() if name not in without}
+        # All columns are parsed: tf.Transform's layer makes up one value a row for those that it is not given.
+        parsed = tf.io.parse_example(tf.constant(_serialize(rows, given), tf.string), self.raw_spec)
         transformed = self.transform_output.transform_features_layer()(parsed)
-        return {name: tensor.numpy() for name, tensor in transformed.items()}
+        return {name: tensor.numpy() for name, tensor in transformed.items() if not self._sources[name] & {*without}}
+
+    @functools.cached_property
+    def _sources(self) -> dict[str, set[str]]:
+        """The raw columns that each transformed feature is computed from."""
+        function = tf.saved_model.load(self.transform_output.transform_savedmodel_dir).transform_fn
+        columns = _names_of_tensors(function.structured_input_signature[0][0])
+        features = _names_of_tensors(function.structured_outputs)
+        # The inputs end with what the graph captures, such as tables.
+        column_of = {tensor.op.name: column for tensor, column in zip(function.inputs, columns, strict=False)}
+        sources: dict[str, set[str]] = {}
+        for tensor, feature in zip(function.outputs, features, strict=True):
+            sources.setdefault(feature, set()).update(_columns_before(tensor, column_of))
+        return sources
 
 
 def run_preprocessing(
@@ -167,6 +184,21 @@ def _column_types(rows: Sequence[Row], declared: Mapping[str, Type]) -> dict[str
             )
         types[name] = "float" if "float" in found else found.pop()
     return types
+
+
+def _names_of_tensors(structure: Mapping[str, Any]) -> list[str]:
+    """Returns the name of each tensor of a dict of (also sparse) tensors, in TensorFlow's order: sorted."""
+    return [name for name in sorted(structure) for _ in tf.nest.flatten(structure[name], expand_composites=True)]
+
+
+def _columns_before(tensor: Any, column_of: Mapping[str, str]) -> set[str]:
+    seen, waiting = set(), [tensor.op]
+    while waiting:
+        operation = waiting.pop()
+        if operation.name not in seen:
+            seen.add(operation.name)
+            waiting.extend(before.op for before in operation.inputs)
+    return {column_of[name] for name in seen if name in column_of}
 
 
 def _serialize(rows: Sequence[Row], spec: Mapping[str, Any]) -> list[bytes]:

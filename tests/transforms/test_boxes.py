@@ -1,7 +1,9 @@
 """Labels of boxes: against what can be seen in the decoded image, in Beam and as served, and what is refused."""
 
+import dataclasses
 import functools
 import io
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import tensorflow as tf
 from PIL import Image
 
 from lockstep.transforms import testing
-from lockstep.transforms.boxes import image_frames, image_sizes, placed_boxes
+from lockstep.transforms.boxes import box_outputs, image_frames, image_sizes, placed_boxes
 from lockstep.transforms.features import Feature, Label, to_config, transformed_features
 from lockstep.transforms.images import decode_images
 from lockstep.transforms.preprocessing import preprocessing_fn
@@ -34,23 +36,47 @@ def black(height: int, width: int, box: tuple[int, int, int, int] | None = None)
     return file.getvalue()
 
 
-def transformed(rows: list[dict[str, Any]], fit: Any = "stretch", **options: Any) -> testing.Preprocessed:
-    """What Beam makes of rows."""
-    return testing.run_preprocessing(preprocessing(fit, **options), rows)
+IMAGE = Feature(kind="image", height=24, width=32, fit="stretch", missing="zero")
+# One label each, of columns of its own, all in one run of Beam: options, and a box x_min, y_min, x_max, y_max in pixels
+# of an image of 16 x 12 as they want it.
+LABELS: dict[str, tuple[dict[str, Any], Callable[[float, float, float, float], tuple[float, ...]]]] = {
+    "xyxy": ({}, lambda a, b, c, d: (a, b, c, d)),
+    "yxyx": ({"box_format": "yxyx"}, lambda a, b, c, d: (b, a, d, c)),
+    "xywh": ({"box_format": "xywh"}, lambda a, b, c, d: (a, b, c - a, d - b)),
+    "normalized": ({"box_unit": "normalized"}, lambda a, b, c, d: (a / 16, b / 12, c / 16, d / 12)),
+    "dropping": ({"invalid_boxes": "drop"}, lambda a, b, c, d: (a, b, c, d)),
+}
+BOXES: list[list[tuple[float, float, float, float]]] = [
+    [(2.0, 3.0, 10.0, 9.0), (0.0, 0.0, 4.0, 6.0)],
+    [(8.0, 6.0, 16.5, 12.5)],
+    [],
+]
+CLASSES = [["dog", "cat"], ["dog"], []]
 
 
-@functools.cache
-def prepared(invalid_boxes: Any) -> testing.Preprocessed:
-    """What Beam makes of one good row."""
-    good = {"image": black(12, 16), "boxes": [1.0, 1.0, 5.0, 5.0], "classes": ["a"]}
-    return transformed([good], invalid_boxes=invalid_boxes)
+def rows_of(*labels: str) -> list[dict[str, Any]]:
+    """The boxes and their classes in the columns of some labels, with an image each."""
+    rows: list[dict[str, Any]] = []
+    for boxes, classes in zip(BOXES, CLASSES, strict=True):
+        rows.append({"image": black(12, 16)})
+        for label in labels:
+            rows[-1][label] = [float(side) for box in boxes for side in LABELS[label][1](*box)]
+            rows[-1][label + "_classes"] = classes
+    return rows
 
 
-def preprocessing(fit: Any = "stretch", **options: Any) -> Any:
-    """The declared preprocessing."""
-    features = {"image": Feature(kind="image", height=24, width=32, fit=fit, missing="zero")}
-    config = to_config(features, Label(**{**OPTIONS, **options}))
-    return functools.partial(preprocessing_fn, custom_config=config)
+@pytest.fixture(scope="module")
+def prepared() -> testing.Preprocessed:
+    """What Beam makes of all labels."""
+
+    def preprocessing(inputs: Mapping[str, Any]) -> dict[str, Any]:
+        outputs = {}
+        for name, (options, _) in LABELS.items():
+            label = Label(**{**OPTIONS, "column": name, "class_column": name + "_classes", **options})
+            outputs |= box_outputs(inputs, label, IMAGE)
+        return outputs
+
+    return testing.run_preprocessing(preprocessing, rows_of(*LABELS))
 
 
 @pytest.mark.parametrize("fit", ["crop", "pad", "stretch"])
@@ -80,36 +106,32 @@ def test_a_box_that_is_hardly_seen_is_none() -> None:
     assert not placed_boxes(boxes, frames, min_visibility=0.26).numpy().any()
 
 
-def test_formats_and_units_mean_the_same_boxes() -> None:
-    """Classes by frequency; a row without boxes is an image without objects; served bit for bit alike."""
-    file = black(12, 16)
-    rows: list[dict[str, Any]] = [
-        {"image": file, "boxes": [2.0, 3.0, 10.0, 9.0, 0.0, 0.0, 4.0, 6.0], "classes": ["dog", "cat"]},
-        {"image": file, "boxes": [8.0, 6.0, 16.5, 12.5], "classes": ["dog"]},
-        {"image": file, "boxes": None, "classes": None},
-    ]
-    found = transformed(rows).features
+@pytest.mark.parametrize("label", LABELS)
+def test_formats_and_units_mean_the_same_boxes(label: str, prepared: testing.Preprocessed) -> None:
+    """Classes by frequency; a row without boxes is an image without objects."""
     expected = np.zeros((3, 2, 5))
     expected[0] = [[0.25, 0.125, 0.75, 0.625, 0], [0, 0, 0.5, 0.25, 1]]
     expected[1, 0] = [0.5, 0.5, 1, 1, 0]  # half a pixel outside of the image is cut off
-    np.testing.assert_allclose(found["boxes"], expected, atol=1e-6)
-    np.testing.assert_allclose(found["boxes_frame"], [[0, 0, 12, 16, 12, 16]] * 3)
+    np.testing.assert_allclose(prepared.features[label], expected, atol=1e-6)
+    unit = [12, 16] if label != "normalized" else [1, 1]
+    np.testing.assert_allclose(prepared.features[label + "_frame"], [[0, 0, *unit, *unit]] * 3)
 
-    def converted(of_box: Any) -> list[dict[str, Any]]:
-        made = []
-        for row in rows:
-            sides = np.reshape(row["boxes"] or [], (-1, 4))
-            made.append({**row, "boxes": [float(side) for box in sides for side in of_box(*box)] or None})
-        return made
 
-    for options, of_box in (
-        ({"box_format": "yxyx"}, lambda a, b, c, d: (b, a, d, c)),
-        ({"box_format": "xywh"}, lambda a, b, c, d: (a, b, c - a, d - b)),
-        ({"box_unit": "normalized"}, lambda a, b, c, d: (a / 16, b / 12, c / 16, d / 12)),
-    ):
-        other = transformed(converted(of_box), **options).features
-        np.testing.assert_allclose(other["boxes"], expected, atol=1e-6)
-    testing.assert_no_skew(preprocessing("pad"), rows, without=[])
+def test_an_image_is_served_bit_for_bit_alike_without_its_boxes() -> None:
+    """Neither boxes nor classes are known then, which is no list that does not fit."""
+    label = Label(**{**OPTIONS, "column": "xyxy", "class_column": "xyxy_classes"})
+    config = to_config({"image": dataclasses.replace(IMAGE, fit="pad")}, label)
+    preprocessing = functools.partial(preprocessing_fn, custom_config=config)
+    testing.assert_no_skew(preprocessing, rows_of("xyxy"), without=["xyxy", "xyxy_classes"])
+
+
+def test_without_the_labels_columns_what_needs_the_image_alone_is_served(prepared: testing.Preprocessed) -> None:
+    """The boxes are left out, by either of their columns."""
+    rows = rows_of(*LABELS)
+    for column in ("yxyx", "yxyx_classes"):
+        both = {"yxyx", "yxyx_classes"}
+        lacking = [{name: value for name, value in row.items() if name not in both} for row in rows]
+        assert prepared.features.keys() - prepared.serve(lacking, without=[column]).keys() == {"yxyx"}
 
 
 @pytest.mark.parametrize(
@@ -123,17 +145,19 @@ def test_formats_and_units_mean_the_same_boxes() -> None:
         ([1.0, 1.0, 5.0, 13.5], ["a"], "over a pixel outside"),
     ],
 )
-def test_bad_boxes_stop_or_are_dropped_as_declared(boxes: list[float], classes: list[str], message: str) -> None:
+def test_bad_boxes_stop_or_are_dropped_as_declared(
+    boxes: list[float], classes: list[str], message: str, prepared: testing.Preprocessed
+) -> None:
     """Lists that do not fit stop whatever is declared."""
-    row = {"image": black(12, 16), "boxes": boxes, "classes": classes}
+    image = black(12, 16)
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-        prepared("error").serve([row])
-    dropping = prepared("drop")
+        prepared.serve([{"image": image, "xyxy": boxes, "xyxy_classes": classes}])
+    dropping = {"image": image, "dropping": boxes, "dropping_classes": classes}
     if len(boxes) == 4 and len(classes) == 1:
-        assert not dropping.serve([row])["boxes"].any()
+        assert not prepared.serve([dropping])["dropping"].any()
     else:
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-            dropping.serve([row])
+            prepared.serve([dropping])
 
 
 @pytest.mark.parametrize(
