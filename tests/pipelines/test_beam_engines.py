@@ -2,6 +2,7 @@
 
 import pathlib
 import tempfile
+import threading
 
 import pytest
 from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions, PortableOptions, WorkerOptions
@@ -138,5 +139,8 @@ def test_a_job_server_that_cannot_start_ends_the_run_with_a_reason(tmp_path: pat
         runner="flink", options=(f"--job_server_java_launcher={launcher}", f"--flink_job_server_jar={jar}")
     )
     check_options(options)
+    before = set(threading.enumerate())
     with pytest.raises(StepFailed, match="job server for flink does not start"), job_server(options):
         pass
+    for thread in set(threading.enumerate()) - before:  # what it raises is this test's, not a later one's
+        thread.join(timeout=2)
