@@ -14,7 +14,7 @@ from hypothesis import settings
 from lockstep.components import object_store
 
 # A commit passes or fails, not a day: every run draws the same examples. To look for faults among new ones:
-# `pytest --hypothesis-profile=default`. How long an example takes is no matter of a test: the machine may have other work.
+# `pytest --hypothesis-profile=default`. No example has a time limit: the machine may have other work.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
